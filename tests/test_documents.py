@@ -25,7 +25,7 @@ from midstream.interface.cli import app
 from midstream.interface.cli.app import COMMANDS, command_named
 from midstream.interface.cli.endings import CLUSTER_ERROR, INTERNAL_ERROR, USER_ERROR
 from midstream.interface.jobs.job_file import job_of
-from midstream.interface.jobs.keys import ADAPTIVITY_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS
+from midstream.interface.jobs.keys import ADAPTIVITY_KEYS, FUNCTION_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS
 from midstream.language import parse
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -138,7 +138,13 @@ def test_every_job_of_a_page_is_one(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("heading", "keys"),
-    [("Job", JOB_KEYS), ("Streams", STREAM_KEYS), ("Queries", QUERY_KEYS), ("Adaptivity", ADAPTIVITY_KEYS)],
+    [
+        ("Job", JOB_KEYS),
+        ("Streams", STREAM_KEYS),
+        ("Queries", QUERY_KEYS),
+        ("Functions", FUNCTION_KEYS),
+        ("Adaptivity", ADAPTIVITY_KEYS),
+    ],
 )
 def test_the_reference_has_exactly_the_keys_of_a_job_file(heading, keys) -> None:
     text = (ROOT / "docs" / "reference" / "job-file.md").read_text()

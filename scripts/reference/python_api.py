@@ -23,7 +23,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Queries over finite inputs": ("run", "Result", "Migration", "plans", "Plan"),
     "What results mean": ("reference", "snapshot_equal"),
     "Jobs": ("Session", "open", "read_results"),
-    "Functions of your own": ("ScalarFunction", "AggregateFunction"),
+    "Functions of your own": ("ScalarFunction", "AggregateFunction", "SqlFunction"),
     "Rows that cannot be used": ("DeadLetters", "DeadLetterWarning"),
 }
 GIVEN = {

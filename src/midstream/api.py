@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Mode, Policy
-from midstream.algebra.declarations import AggregateFunction, Catalog, ScalarFunction, UserFunction
+from midstream.algebra.declarations import AggregateFunction, Catalog, ScalarFunction, SqlFunction, UserFunction
 from midstream.algebra.plan import Relation
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import snapshot_equal
@@ -59,6 +59,7 @@ __all__ = [
     "QueryError",
     "Result",
     "ScalarFunction",
+    "SqlFunction",
     "open",
     "plans",
     "read_results",

@@ -93,6 +93,22 @@ class AggregateFunction:
         _require_function(self.name, self.make, self.returns)
 
 
+@dataclass(frozen=True, slots=True)
+class SqlFunction:
+    """A value of the language with parameters, put in place of its calls: `net(price, tax)` for `price * (1 - tax)`."""
+
+    name: str
+    parameters: tuple[str, ...]
+    sql: str
+    version: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name and isinstance(self.sql, str) and self.sql.strip()):
+            raise QueryError(f"a function of SQL has a name and a text, not {self.name!r} and {self.sql!r}")
+        if not all(isinstance(p, str) and p.isidentifier() for p in self.parameters):
+            raise QueryError(f"function {self.name} needs names for its parameters, not {self.parameters!r}")
+
+
 def _require_function(name: str, function: object, returns: pa.DataType) -> None:
     if not isinstance(name, str) or not name:
         raise QueryError(f"the name of a function is a text, not {name!r}")
@@ -102,7 +118,7 @@ def _require_function(name: str, function: object, returns: pa.DataType) -> None
         raise QueryError(f"function {name} returns an Arrow type such as pyarrow.int64(), not {returns!r}")
 
 
-UserFunction = ScalarFunction | AggregateFunction
+UserFunction = ScalarFunction | AggregateFunction | SqlFunction
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,19 @@ from sqlglot import exp
 
 from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
-from midstream.algebra.declarations import ScalarFunction
+from midstream.algebra.declarations import ScalarFunction, SqlFunction
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
 from midstream.algebra.types import BOOLEAN
+from midstream.errors import QueryError
 from midstream.language.aggregates import CONDITIONS, EXACT, Aggregates
 from midstream.language.binding import nearest
 from midstream.language.call_grammar import UNITS
 from midstream.language.elsewhere import INSTEAD
 from midstream.language.formats import directives
 from midstream.language.literals import coerce
-from midstream.language.nodes import Node
+from midstream.language.nodes import Node, place
+from midstream.language.text import read_value
 from midstream.language.values import ValueBinder
 
 UNWRITTEN = frozenset(
@@ -62,6 +64,9 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
         raise binder.binding.error(
             f"{written} is a function of the language", node, hint="give your function another name"
         )
+    if isinstance(user, SqlFunction):
+        _plain_call(binder, node)
+        return binder.bind(_in_place(binder, user, node))
     if isinstance(user, ScalarFunction):
         _plain_call(binder, node)
         return Call(user.name, tuple(binder.bind(a) for a in node.expressions), user.returns)
@@ -71,6 +76,28 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
         raise _unknown_function(binder, node)
     _plain_call(binder, node)
     return _conditional(binder, node) if name == "if" else _built_in(binder, name, node)
+
+
+def _in_place(binder: ValueBinder, function: SqlFunction, node: exp.Anonymous) -> Node:
+    """What a function of SQL stands for, with a call's arguments in place of its parameters."""
+    if len(node.expressions) != len(function.parameters):
+        message = f"{function.name} takes {len(function.parameters)} arguments, not {len(node.expressions)}"
+        raise binder.binding.error(message, node)
+    given = {name.casefold(): a for name, a in zip(function.parameters, node.expressions, strict=True)}
+    try:
+        body = read_value(function.sql)
+    except QueryError as error:
+        raise binder.binding.error(f"function {function.name} cannot be read", node, detail=str(error)) from None
+    for part in body.walk():
+        part.meta["start"] = place(node)
+
+    def argument(part: exp.Expr) -> exp.Expr:
+        bare = isinstance(part, exp.Column) and not part.args.get("table")
+        return given[part.name.casefold()].copy() if bare and part.name.casefold() in given else part
+
+    changed = body.transform(argument)
+    assert isinstance(changed, Node)
+    return changed
 
 
 def _grouping(binder: CallBinder, node: exp.Anonymous) -> Expression:

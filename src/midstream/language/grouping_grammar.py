@@ -7,12 +7,53 @@ from itertools import chain, combinations, product
 from typing import NoReturn
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from midstream.language.nodes import Node
+from midstream.language.window_grammar import WindowGrammar
 
 MOST_SETS = 64
 
 Fail = Callable[[str], NoReturn]
+
+
+class GroupingGrammar(WindowGrammar):
+    """Reads GROUP BY."""
+
+    def group(self) -> Node:
+        """`GROUP BY a, ROLLUP (b, c)`, `GROUP BY GROUPING SETS ((a), (b), ())`, `GROUP BY ALL`."""
+        if self.take(TokenType.ALL):
+            return exp.Group(expressions=[], all=True)
+        elements = [self._grouping()]
+        while self.take(TokenType.COMMA):
+            elements.append(self._grouping())
+        return grouping_sets(elements, self.fail)
+
+    def _grouping(self) -> list[list[Node]]:
+        """The sets that one element of GROUP BY stands for."""
+        word = self._curr.text.upper()
+        if word == "GROUPING" and self._next.text.upper() == "SETS":
+            self._advance(2)
+            self.need(TokenType.L_PAREN, "(")
+            sets = self._grouping()
+            while self.take(TokenType.COMMA):
+                sets += self._grouping()
+            self.need(TokenType.R_PAREN, ")")
+            return sets
+        if word in ("ROLLUP", "CUBE") and self._next.token_type == TokenType.L_PAREN:
+            self._advance()
+            parts = self._key_list()
+            return rollup(parts) if word == "ROLLUP" else cube(parts, self.fail)
+        if self.peek(TokenType.L_PAREN) and self._next.token_type == TokenType.R_PAREN:
+            self._advance(2)
+            return [[]]
+        return [keys_of(self.value())]
+
+    def _key_list(self) -> list[list[Node]]:
+        self.need(TokenType.L_PAREN, "(")
+        parts = [keys_of(key) for key in self.values()]
+        self.need(TokenType.R_PAREN, ")")
+        return parts
 
 
 def keys_of(node: Node) -> list[Node]:

@@ -7,9 +7,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.language.expression_grammar import NEGATABLE
 from midstream.language.grammar import DEEPEST_QUERY, NAMES
-from midstream.language.grouping_grammar import cube, grouping_sets, keys_of, rollup
+from midstream.language.grouping_grammar import GroupingGrammar
 from midstream.language.nodes import FollowedBy, JoinedSources, Node, at
-from midstream.language.window_grammar import WindowGrammar
 
 TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
 
@@ -47,13 +46,21 @@ SET_OPERATIONS: dict[TokenType, type[exp.SetOperation]] = {
 ENDLESS_HINT = "a continuous result has no end and no order; sort what you collect, or bound it with a window"
 
 
-class QueryGrammar(WindowGrammar):
+class QueryGrammar(GroupingGrammar):
     """Reads queries."""
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         """The syntax tree of a text: one query, no scripts."""
         self._begin(raw_tokens, sql)
         return [self.whole_query()]
+
+    def only_value(self, raw_tokens: list[Token], sql: str) -> Node:
+        """The syntax tree of a text that is a value."""
+        self._begin(raw_tokens, sql)
+        made = self.value()
+        if self._curr:
+            self.expected("the end of the value")
+        return made
 
     def whole_query(self) -> Node:
         """A query and nothing after it but semicolons."""
@@ -350,47 +357,12 @@ class QueryGrammar(WindowGrammar):
         if window or after:
             source.set("window", window or after)
 
-    def _group(self) -> Node:
-        """`GROUP BY a, ROLLUP (b, c)`, `GROUP BY GROUPING SETS ((a), (b), ())`, `GROUP BY ALL`."""
-        if self.take(TokenType.ALL):
-            return exp.Group(expressions=[], all=True)
-        elements = [self._grouping()]
-        while self.take(TokenType.COMMA):
-            elements.append(self._grouping())
-        return grouping_sets(elements, self.fail)
-
-    def _grouping(self) -> list[list[Node]]:
-        """The sets that one element of GROUP BY stands for."""
-        word = self._curr.text.upper()
-        if word == "GROUPING" and self._next.text.upper() == "SETS":
-            self._advance(2)
-            self.need(TokenType.L_PAREN, "(")
-            sets = self._grouping()
-            while self.take(TokenType.COMMA):
-                sets += self._grouping()
-            self.need(TokenType.R_PAREN, ")")
-            return sets
-        if word in ("ROLLUP", "CUBE") and self._next.token_type == TokenType.L_PAREN:
-            self._advance()
-            parts = self._key_list()
-            return rollup(parts) if word == "ROLLUP" else cube(parts, self.fail)
-        if self.peek(TokenType.L_PAREN) and self._next.token_type == TokenType.R_PAREN:
-            self._advance(2)
-            return [[]]
-        return [keys_of(self.value())]
-
-    def _key_list(self) -> list[list[Node]]:
-        self.need(TokenType.L_PAREN, "(")
-        parts = [keys_of(key) for key in self.values()]
-        self.need(TokenType.R_PAREN, ")")
-        return parts
-
     def _clauses(self, select: exp.Select) -> None:
         if token := self.take(TokenType.WHERE):
             select.set("where", at(exp.Where(this=self.value()), token))
         if token := self.take(TokenType.GROUP_BY):
             self.need_word("BY")
-            select.set("group", at(self._group(), token))
+            select.set("group", at(self.group(), token))
         if token := self.take(TokenType.HAVING):
             select.set("having", at(exp.Having(this=self.value()), token))
         if self.peek_word("WINDOW", "QUALIFY"):

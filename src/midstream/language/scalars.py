@@ -14,7 +14,7 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.borrowed import BORROWED, OVERLOADS, borrow
-from midstream.algebra.expressions import Call, Case, Cast, Expression, Literal, columns_of
+from midstream.algebra.expressions import Call, Case, Expression, Literal, columns_of
 from midstream.algebra.functions import SCALAR, require_condition
 from midstream.algebra.plan import Relation
 from midstream.algebra.types import BOOLEAN, common_type, is_instant, plain, show_type
@@ -23,6 +23,7 @@ from midstream.language import literals
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Binding
 from midstream.language.calls import bind_call
+from midstream.language.casting import bind_cast
 from midstream.language.grammar import DEEPEST
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node, place
@@ -332,23 +333,7 @@ class ScalarBinder:
         return Case(tuple(zip(conditions, cast[:-1], strict=True)), cast[-1])
 
     def _cast(self, node: exp.Cast) -> Expression:
-        name = node.args["to"]
-        with self.binding.at(name):
-            type_ = literals.arrow_type(name)
-        inner, attempt = node.this, isinstance(node, exp.TryCast)
-        if isinstance(inner, exp.Literal) and inner.args.get("is_string") and not attempt:
-            with self.binding.at(inner):
-                typed = literals.typed_literal(inner.this, name)
-            if typed is not None:
-                return typed
-        bound = self.bind(inner)
-        if kind.is_null(bound.type):
-            return Literal(None, type_)
-        if bound.type == type_:
-            return bound
-        if not castable(bound.type, type_):
-            raise self.binding.error(f"cannot cast {show_type(bound.type)} to {type_}", node)
-        return Cast(bound, type_, attempt)
+        return bind_cast(self, node)
 
     def inside_aggregate(self) -> ScalarBinder:
         """A binder for what an aggregate is applied to."""
@@ -411,23 +396,5 @@ def flatten(node: Node, connector: type[Node]) -> list[Node]:
     return parts
 
 
-def castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast between two types means anything."""
-    if kind.is_nested(source) or kind.is_duration(source) != kind.is_duration(target):
-        return False
-    if kind.is_string(target) or _is_text(source):
-        return not kind.is_binary(source) and not (kind.is_binary(target) and not _is_text(source))
-    groups = (_is_numeric_or_boolean, is_instant, kind.is_duration, kind.is_binary)
-    return any(group(source) and group(target) for group in groups)
-
-
 def _is_temporal(type_: pa.DataType) -> bool:
     return is_instant(type_) or bool(kind.is_duration(type_))
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(kind.is_string(type_) or kind.is_large_string(type_))
-
-
-def _is_numeric_or_boolean(type_: pa.DataType) -> bool:
-    return bool(kind.is_boolean(type_) or kind.is_integer(type_) or kind.is_floating(type_) or kind.is_decimal(type_))

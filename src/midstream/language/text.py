@@ -11,6 +11,7 @@ from midstream.errors import QueryError
 from midstream.language.dialect import CQL
 from midstream.language.grammar import DEEPEST
 from midstream.language.nodes import Node
+from midstream.language.query_grammar import QueryGrammar
 
 LONGEST = 1_000_000
 """How many characters a query may have."""
@@ -33,6 +34,16 @@ def read(text: str) -> Node:
     tree = DIALECT.parser().parse(tokens, text)[0]
     assert isinstance(tree, Node)
     return tree
+
+
+def read_value(text: str) -> Node:
+    """The syntax tree of a value alone."""
+    _require_unicode(text)
+    tokens = _tokens(text)
+    _require_shallow(text, tokens)
+    grammar = DIALECT.parser()
+    assert isinstance(grammar, QueryGrammar)
+    return grammar.only_value(tokens, text)
 
 
 def _require_unicode(text: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.declarations import Catalog, StreamDeclaration, functions_by_name
 from midstream.algebra.names import check_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
@@ -229,7 +229,7 @@ class _Check:
     def _relation(self, query: QueryEntry, place: str) -> Relation | None:
         try:
             read(query.cql)
-            return parse(query.cql, Catalog(self.known, {}))
+            return parse(query.cql, Catalog(self.known, functions_by_name(list(self.job.options.functions))))
         except QueryError as error:
             if not self._is_unknown_stream(error):
                 self.mistakes.append(Mistake(f"{place}.cql", error))

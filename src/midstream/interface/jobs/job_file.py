@@ -5,24 +5,27 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.scaling import SlotRange
-from midstream.algebra.declarations import Timestamps
+from midstream.algebra.declarations import Timestamps, UserFunction
 from midstream.checkpoint.retention import Retention
 from midstream.cluster.options import SessionOptions
 from midstream.errors import JobError, MidstreamError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
-from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
+from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
+from midstream.interface.jobs.own_functions import function_of
 from midstream.job.queries.faults import OnError
 from midstream.job.slots.group_bits import chosen_bits
 from midstream.job.slots.sites import Sites, home_of, sites_of
 from midstream.job.task.memory import Memory, bytes_of
 from midstream.optimizer.sites.links import links_of
+
+TABLES = ("job", "streams", "queries", "functions", "spark", "links")
 
 MISSING = ""
 """What stands for a text that is missing, in a job with mistakes."""
@@ -133,9 +136,7 @@ def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) ->
 
 def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tuple[JobFile, list[Mistake]]:
     mistakes: list[Mistake] = []
-    top = _Section(
-        "", content, dict.fromkeys(("job", "streams", "queries", "spark", "links"), Key((dict,), "")), mistakes
-    )
+    top = _Section("", content, dict.fromkeys(TABLES, Key((dict,), "")), mistakes)
     job = top.section(JOB_KEYS, "job")
     sites = _sites(job)
     streams = tuple(_stream(stream, top, folder, sites) for stream in top.names("streams"))
@@ -151,13 +152,20 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
             bool(job.optional("ticks")),
             {key: str(value) for key, value in (top.optional("spark") or {}).items()},
             "local" if job.choice("on", "spark") == "local" else "spark",
-            _options(job, job.optional("name") or name, sites, _links(top, sites)),
+            replace(_options(job, top, name, sites), functions=tuple(_functions(top, folder))),
         ),
         mistakes,
     )
 
 
-def _options(job: _Section, name: str | None, sites: Sites, links: Mapping[str, str]) -> SessionOptions:
+def _functions(top: _Section, folder: Path) -> Iterator[UserFunction]:
+    for name in top.names("functions", needed=False):
+        entry = top.section(FUNCTION_KEYS, "functions", name)
+        with top.noting(f"functions.{name}"):
+            yield function_of(name, {key: entry.optional(key) for key in FUNCTION_KEYS}, folder)
+
+
+def _options(job: _Section, top: _Section, name: str | None, sites: Sites) -> SessionOptions:
     usual = SessionOptions()
     return SessionOptions(
         scheduling=job.optional("scheduling"),
@@ -168,11 +176,11 @@ def _options(job: _Section, name: str | None, sites: Sites, links: Mapping[str, 
         rebalancing=bool(job.optional("rebalancing")),
         group_bits=_group_bits(job),
         metrics_retained=_positive(job, "metrics_retained", None) or usual.metrics_retained,
-        name=name,
+        name=job.optional("name") or name,
         small_batches=_small_batches(job),
         retention=_retention(job),
         sites=sites,
-        links=links,
+        links=_links(top, sites),
     )
 
 

@@ -86,6 +86,17 @@ QUERY_KEYS: Mapping[str, Key] = {
     "on_error": Key(TEXT, "What a value does that makes the query fail; stop_query by default.", get_args(OnError)),
 }
 
+FUNCTION_KEYS: Mapping[str, Key] = {
+    "python": Key(TEXT, "A function of Arrow arrays, or the class of an accumulator: package.module:name."),
+    "returns": Key(
+        TEXT, 'The type of its values, such as "DOUBLE"; not needed for a ScalarFunction or AggregateFunction.'
+    ),
+    "aggregate": Key(FLAG, "Whether python makes accumulators; a function of columns by default."),
+    "version": Key(TEXT, "Says alone whether the function has changed; its code does by default."),
+    "sql": Key(TEXT, "A value of the language to put in place of calls, instead of python."),
+    "parameters": Key((list,), "The names in sql that stand for arguments."),
+}
+
 _JSON_KINDS = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
 
 
@@ -102,6 +113,7 @@ def job_schema() -> dict[str, Any]:
             "job": _table(JOB_KEYS),
             "streams": {**named, "additionalProperties": _table(STREAM_KEYS)},
             "queries": {"type": "object", "additionalProperties": _table(QUERY_KEYS)},
+            "functions": {"type": "object", "additionalProperties": _table(FUNCTION_KEYS)},
             "links": {
                 "type": "object",
                 "description": 'What sending between two sites takes: "eu -> us" = "80 ms, 10 MB/s", or "eu <-> us".',

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from midstream.algebra.code_fingerprints import differ, fingerprint
-from midstream.algebra.declarations import ScalarFunction, UserFunction
+from midstream.algebra.declarations import ScalarFunction, SqlFunction, UserFunction
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import JobError
 from midstream.job.queries.faults import Faults
@@ -75,8 +75,10 @@ def _calls(cql: str, name: str) -> bool:
 def _identity(function: UserFunction) -> str:
     if function.version is not None:
         return f"version:{function.version}"
+    if isinstance(function, SqlFunction):
+        return f"{', '.join(function.parameters)}: {function.sql}"
     return fingerprint(function.function if isinstance(function, ScalarFunction) else function.make)
 
 
 def _returns(function: UserFunction) -> str:
-    return f"{type(function).__name__} {function.returns}"
+    return f"{type(function).__name__} {'' if isinstance(function, SqlFunction) else function.returns}"

@@ -1,0 +1,51 @@
+"""CAST: which types become which, and constants that are read as their type."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as kind
+from sqlglot import exp
+
+from midstream.algebra.expressions import Cast, Expression, Literal
+from midstream.algebra.types import is_instant, show_type
+from midstream.language import literals
+from midstream.language.values import ValueBinder
+
+
+def bind_cast(binder: ValueBinder, node: exp.Cast) -> Expression:
+    """The meaning of `CAST(x AS type)`, `TRY_CAST(x AS type)` and `x::type`."""
+    name = node.args["to"]
+    with binder.binding.at(name):
+        type_ = literals.arrow_type(name)
+    inner, attempt = node.this, isinstance(node, exp.TryCast)
+    if isinstance(inner, exp.Literal) and inner.args.get("is_string") and not attempt:
+        with binder.binding.at(inner):
+            typed = literals.typed_literal(inner.this, name)
+        if typed is not None:
+            return typed
+    bound = binder.bind(inner)
+    if kind.is_null(bound.type):
+        return Literal(None, type_)
+    if bound.type == type_:
+        return bound
+    if not castable(bound.type, type_):
+        raise binder.binding.error(f"cannot cast {show_type(bound.type)} to {type_}", node)
+    return Cast(bound, type_, attempt)
+
+
+def castable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast between two types means anything."""
+    if kind.is_nested(source) or kind.is_duration(source) != kind.is_duration(target):
+        return False
+    if kind.is_string(target) or _is_text(source):
+        return not kind.is_binary(source) and not (kind.is_binary(target) and not _is_text(source))
+    groups = (_is_numeric_or_boolean, is_instant, kind.is_duration, kind.is_binary)
+    return any(group(source) and group(target) for group in groups)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(kind.is_string(type_) or kind.is_large_string(type_))
+
+
+def _is_numeric_or_boolean(type_: pa.DataType) -> bool:
+    return bool(kind.is_boolean(type_) or kind.is_integer(type_) or kind.is_floating(type_) or kind.is_decimal(type_))
