@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from midstream.adaptation.decider import Memory, Now, Outcome, Verdict, carried_out, decide
+from midstream.adaptation.decider import Memory, Now, Outcome, Verdict, decide, made
 from midstream.adaptation.hot_groups import Dealing, HotGroup, HotPolicy, Sharing, hot_groups
 from midstream.adaptation.plain import plain, typed
 
@@ -35,7 +35,7 @@ class Looks:
             "Nothing is hot.",
         )
         if verdict.candidate is not None and verdict.action != "stay":
-            self.memory = carried_out(self.memory, now, caution, verdict.candidate)
+            self.memory = made(self.memory, now, caution, verdict.candidate)
         return verdict
 
 
@@ -44,7 +44,7 @@ def test_a_group_is_spread_once_it_has_been_hot_for_a_while():
     verdicts = [looks.look(0.4) for _ in range(3)]
     assert [verdict.action for verdict in verdicts] == ["stay", "stay", "spread"]
     made = verdicts[-1].candidate
-    assert made is not None and made.expected < 0.8 * made.before
+    assert made is not None and made.expected is not None and made.expected < 0.8 * made.before
     assert (made.change.hot.group, made.change.stream, made.change.ways) == (0, "A", 4)
     assert "Group 0, with k = 7, has 1.60 times a slot's fair share." in verdicts[-1].reason
 
@@ -74,6 +74,7 @@ def test_a_group_that_has_cooled_comes_home_and_is_not_spread_again_at_once():
     assert {looks.look(share, (0, 1, 2, 3)).action for share in [0.4, 0.3, 0.2, 0.2]} == {"stay"}
     found = [looks.look(0.1, (0, 1, 2, 3)).action for _ in range(3)]
     assert found == ["stay", "stay", "bring_home"]
+    assert looks.memory.watches == {} and looks.memory.mistrust == {}
     looks.memory = typed(Memory, plain(looks.memory))
     assert {looks.look(0.4).action for _ in range(5)} == {"stay"}
     assert looks.look(0.4).action == "spread"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import midstream as ms
-from midstream.adaptation.decider import Memory, Now, Outcome, Verdict, carried_out, decide
+from midstream.adaptation.decider import Memory, Now, Outcome, Verdict, decide, made
 from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.scaling import ScalePolicy, SlotRange, slot_numbers
 
@@ -24,7 +24,7 @@ class Looks:
             self.memory, now, found, policy.caution, lambda name, watch: {name: Outcome(busy, watch.expected)}
         )
         if verdict.candidate is not None and verdict.action != "stay":
-            self.memory = carried_out(self.memory, now, policy.caution, verdict.candidate)
+            self.memory = made(self.memory, now, policy.caution, verdict.candidate)
         return verdict
 
     def decided(self, busy: float, slots: int, batches: int) -> list[str]:

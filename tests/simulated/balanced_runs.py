@@ -15,7 +15,6 @@ from midstream.algebra.physical import Source, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
 from midstream.cluster.simulated import Disk, Link, Simulation
-from midstream.distribution.protocols.legality import memory
 from midstream.distribution.protocols.manager import ManagerState, MoveRequest
 from midstream.distribution.protocols.processor import ProcessorState
 from midstream.distribution.protocols.registry import protocol_of
@@ -23,6 +22,7 @@ from midstream.distribution.protocols.split import SplitState, split_state
 from midstream.job.task.result_table import result_table
 from midstream.job.task.sources import source_elements
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, routing_keys
+from midstream.lab.papers.partitioned_load_balancing.legality import memory
 from midstream.lab.papers.partitioned_load_balancing.managing import Managing
 from midstream.lab.papers.partitioned_load_balancing.processing import Processing, Setup
 from midstream.lab.papers.partitioned_load_balancing.rows import ChangePlan

@@ -76,7 +76,8 @@ class Candidate(Generic[Change]):
     `gain` is what it would be better by now, per unit of time, beyond the least that is worth a change. `against` says
     what speaks against it whatever the evidence, `done` what a reason says if it is made. Of candidates that may be
     made, that of the highest `rank` is, and of equal ones that with most evidence. `before` and `expected` are what is
-    measured now and would be then, `undo` is what it could go back to. After it the names in `rests` rest.
+    measured now and would be then, `undo` is what it could go back to; with neither it is not watched. After it the
+    names in `rests` rest, and are watched no more.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Candidate(Generic[Change]):
     worth: Worth = FREE
     rank: float = 0.0
     before: float = 0.0
-    expected: float = 0.0
+    expected: float | None = None
     undo: str = ""
     rests: tuple[str, ...] = ()
 
@@ -275,29 +276,17 @@ def _against(memory: Memory, now: Now, candidate: Candidate[Change], caution: Ca
     return ""
 
 
-def made(
-    memory: Memory,
-    now: Now,
-    caution: Caution,
-    name: str,
-    rests: Sequence[str] = (),
-    before: float = 0.0,
-    expected: float = 0.0,
-    undo: str = "",
-) -> Memory:
-    """What is remembered once a change is made: evidence for others is gathered anew."""
+def made(memory: Memory, now: Now, caution: Caution, candidate: Candidate[Change]) -> Memory:
+    """What is remembered once a candidate's change is made: evidence for others is gathered anew."""
     settled = now.moment + caution.settled
-    watch = Watch(settled, settled + caution.watched, before, expected, undo)
+    watches = {name: watch for name, watch in memory.watches.items() if name not in candidate.rests}
+    if candidate.expected is not None or candidate.undo:
+        until, expected = settled + caution.watched, candidate.expected or 0.0
+        watches[candidate.name] = Watch(settled, until, candidate.before, expected, candidate.undo)
     return replace(
         memory,
         standing={},
-        resting={**memory.resting, **{other: now.moment + caution.rest for other in rests}},
-        watches={**memory.watches, name: watch},
+        resting={**memory.resting, **{name: now.moment + caution.rest for name in candidate.rests}},
+        watches=watches,
         made=(*memory.made, now.clock),
     )
-
-
-def carried_out(memory: Memory, now: Now, caution: Caution, candidate: Candidate[Change]) -> Memory:
-    """What is remembered once a candidate's change is made."""
-    c = candidate
-    return made(memory, now, caution, c.name, c.rests, c.before, c.expected, c.undo)

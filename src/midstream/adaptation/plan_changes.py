@@ -235,7 +235,7 @@ class PlanDecider:
         """Learns that a migration has been made."""
         self.plans |= {before.text: before, after.text: after}
         kept, now = replace(self.memory.changes, watches={}), Now(moment, clock=clock)
-        changed = made(kept, now, self.caution, after.text, undo=before.text)
+        changed = made(kept, now, self.caution, Candidate(after.text, "migrate", after, 0.0, undo=before.text))
         self.memory = replace(self.memory, changes=changed, news="")
 
     def called_off(self) -> None:

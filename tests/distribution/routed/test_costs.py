@@ -14,8 +14,8 @@ from midstream.lab.papers.node_operator_sets.exact import exact_plan
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
 from midstream.lab.papers.node_operator_sets.joint import best_plan, gathering_plan, improved_plan
 from midstream.lab.papers.node_operator_sets.network import node_per_stream
+from midstream.lab.papers.node_operator_sets.query_shapes import clique
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
-from midstream.optimizer.routed.conditions import clique
 from midstream.optimizer.routed.plan import JoinPlan, checked, head_plan
 from midstream.optimizer.sites.links import Link
 

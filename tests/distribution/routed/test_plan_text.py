@@ -8,7 +8,7 @@ from tests.distribution.routed.drawing import draw_case
 from midstream.algebra.placements import Placement
 from midstream.errors import QueryError
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
-from midstream.optimizer.routed.conditions import chain, clique, graph_of
+from midstream.lab.papers.node_operator_sets.query_shapes import chain, clique, graph_of
 from midstream.optimizer.routed.plan import JoinPlan, checked, head_plan
 from midstream.optimizer.routed.text import is_routed, parse_plan
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.adaptation.decider import Candidate, Caution, Memory, Now, Outcome, Verdict, Watch, carried_out, decide
+from midstream.adaptation.decider import Candidate, Caution, Memory, Now, Outcome, Verdict, Watch, decide, made
 from midstream.adaptation.group_moves import BalancePolicy, GroupMoves, group_moves
 from midstream.adaptation.hot_groups import HOME, HotGroup, HotPolicy, Sharing, hot_groups
 from midstream.adaptation.plain import plain, typed
@@ -171,7 +171,7 @@ def _decided(look: Look, proposal: Proposal, memory: Memory) -> tuple[Memory, Ve
         return memory, _undone(proposal, verdict)
     if verdict.action == "stay" or verdict.candidate is None:
         return memory, verdict
-    memory = carried_out(memory, now, proposal.caution, verdict.candidate)
+    memory = made(memory, now, proposal.caution, verdict.candidate)
     return memory, replace(verdict, reason=f"{verdict.reason}{look.plans.in_words}")
 
 
@@ -269,7 +269,7 @@ def _record(look: Look, verdict: Verdict[Any], proposal: Proposal) -> dict[str, 
 
 def _figures(look: Look, verdict: Verdict[Any], proposal: Proposal) -> dict[str, Any]:
     candidate, made, measured = verdict.candidate, verdict.action != "stay", proposal.measured
-    expected = candidate.expected if candidate is not None and made else measured
+    expected = candidate.expected if candidate is not None and candidate.expected is not None and made else measured
     match None if candidate is None else candidate.change:
         case GroupMoves() as moves:
             classes = _classes_moved(look, moves) if made else {}

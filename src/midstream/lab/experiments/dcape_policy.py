@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from midstream.adaptation.decider import Caution, Memory, Now, Outcome, carried_out, decide
+from midstream.adaptation.decider import Caution, Memory, Now, Outcome, decide, made
 from midstream.adaptation.group_moves import BalancePolicy, GroupLoad, MoveTerms, group_moves
 from midstream.distribution.move_costs import Prices, predict_all
 from midstream.distribution.protocols.manager import MoveRequest
@@ -77,7 +77,7 @@ class MeasuredBalance:
         )
         if verdict.action == "stay":
             return []
-        self.memory = carried_out(self.memory, now, caution, found)
+        self.memory = made(self.memory, now, caution, found)
         moves = found.change
         return [
             MoveRequest(

@@ -20,8 +20,8 @@ from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
 from midstream.lab.papers.node_operator_sets.joint import improved_plan
 from midstream.lab.papers.node_operator_sets.modification import Setting
 from midstream.lab.papers.node_operator_sets.network import node_per_stream
+from midstream.lab.papers.node_operator_sets.query_shapes import chain, clique, cycle, star
 from midstream.lab.papers.node_operator_sets.statistics import Statistics, StreamStatistics
-from midstream.optimizer.routed.conditions import chain, clique, cycle, star
 from midstream.optimizer.sites.links import Link
 
 SIZES = (3, 4, 5, 6)

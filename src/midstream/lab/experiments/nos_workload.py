@@ -12,8 +12,8 @@ from typing import Any
 from midstream.lab.papers.node_operator_sets.cost import Costs
 from midstream.lab.papers.node_operator_sets.modification import Setting
 from midstream.lab.papers.node_operator_sets.network import node_per_stream
+from midstream.lab.papers.node_operator_sets.query_shapes import clique
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
-from midstream.optimizer.routed.conditions import clique
 from midstream.optimizer.sites.links import Link
 
 RATE, LOW, HIGH = 100.0, 50.0, 200.0

@@ -67,8 +67,8 @@ class Ways:
 def parse_plan(text: str, conditions: Conditions) -> JoinPlan:
     """Reads a plan's text and holds it against the query's streams and conditions.
 
-    >>> from midstream.optimizer.routed.conditions import chain
-    >>> print(parse_plan("A -> B <- C, B <- A -> C, C <- B <- A", chain("ABC")))
+    >>> chain = Conditions(("A", "B", "C"), frozenset({frozenset("AB"), frozenset("BC")}))
+    >>> print(parse_plan("A -> B <- C, B <- A -> C, C <- B <- A", chain))
     A -> B <- C, B <- A -> C, C <- B <- A
     """
     ways = [_way(text, tokens, conditions) for tokens in _clauses(text)]
