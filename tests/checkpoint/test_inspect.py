@@ -14,6 +14,7 @@ from midstream.checkpoint.file_entries import ListFile, ResultFile
 from midstream.checkpoint.inspect import _query, describe
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import Outputs, Slots, Streams
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
@@ -62,8 +63,14 @@ def test_a_description_counts_what_is_there(checkpoint):
     states = {state["state"]: state for state in hot["states"]}
     assert (states[STATE[0]]["rows"], states[STATE[0]]["valid_from"], states[STATE[0]]["valid_to"]) == (8, 10, 110)
     assert states["payments as B"]["key"] == ["B.k", "B.day"]
-    assert [hot["stages"]["0"][slot]["rows"] for slot in ("0", "1")] == [6, 8]
+    by_slot = [(state["slot"], state["rows"]) for state in hot["states_by_slot"]]
+    assert [sum(rows for slot, rows in by_slot if slot == wanted) for wanted in (0, 1)] == [6, 8]
     assert len(found["garbage"]) == 1 and found["holder"] is None
+
+
+def test_a_stored_job_counts_the_parts_of_a_segment_that_slots_share(checkpoint):
+    states = StoredJob.open(checkpoint.uri).query("hot").states
+    assert {state.state: (state.segments, state.rows) for state in states} == {STATE[0]: (2, 8), "payments as B": (1, 6)}
 
 
 def test_lists_of_older_files_are_counted(checkpoint):

@@ -70,10 +70,9 @@ def _figures(migration: StoredMigration) -> list[list[str]]:
 @drawn.register(StoredQuery)
 def query_html(query: StoredQuery) -> str:
     """A query: its text, its plan, its state, its migration under way and its history."""
-    rows, held = sum(s.rows for s in query.states), sum(s.bytes for s in query.states)
     facts = table(
         ["status", "results", "adaptivity", "state"],
-        [[query.status, query.results, query.adaptivity.mode, f"{rows:,} rows, {size(held)}"]],
+        [[query.status, query.results, query.adaptivity.mode, f"{query.state_rows:,} rows, {size(query.state_bytes)}"]],
     )
     under_way = graph_html(query.graph) if query.migration is None else migration_html(query.migration, query.graph)
     past = query.history._repr_html_() if query.history else ""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from midstream.algebra.quantities import instant
 from midstream.algebra.time import TimeDomain
+from midstream.checkpoint.inspect import StoredState
 from midstream.checkpoint.manifest import QueryEntry
 from midstream.checkpoint.records import Fault, QueryAccount
 from midstream.distribution.plan_texts import plan_text_beside
@@ -238,18 +239,6 @@ class StoredStream:
     def domain(self) -> TimeDomain:
         """How its instants are read."""
         return TimeDomain.of_word(self.time)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredState:
-    """A state of a query over all its slots: what it holds, by which key it is sorted, and how much it is."""
-
-    stage: int
-    state: str
-    key: tuple[str, ...]
-    segments: int
-    rows: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

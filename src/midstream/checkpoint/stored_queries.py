@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
-from midstream.checkpoint.inspect import tick
+from midstream.checkpoint.inspect import stored_states, tick
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import REHEARSED
-from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.plan_graphs import graph_of_record, join_tree
 from midstream.checkpoint.stored import (
     VERIFYING,
@@ -21,7 +20,6 @@ from midstream.checkpoint.stored import (
     StoredDecision,
     StoredMigration,
     StoredQuery,
-    StoredState,
     StreamWait,
 )
 from midstream.html import Records
@@ -41,7 +39,7 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
         _knowledge(name, account.knowledge or {}, entry.time),
         _under_way(manifest, name, entry, plan),
         Records(past_migration(name, record, entry.time) for record in account.history),
-        tuple(_states(manifest, name)),
+        tuple(stored_states(manifest, (name, f"{name}~new"))),
         StreamWait(**manifest.streams.waits[name]) if name in manifest.streams.waits else None,
         shared_with(manifest, name),
         _decides_after(manifest, name, plan),
@@ -168,17 +166,3 @@ def _figures(record: Mapping[str, Any], seconds: float) -> MigrationFigures:
         *(record[name] for name in ("batches", "processed_twice", "peak_extra_rows")),
         *(record[name] for name in ("longest_silence", "longest_silence_seconds")),
     )
-
-
-def _states(manifest: Manifest, name: str) -> Iterator[StoredState]:
-    """The states of a query, those of the plan that it goes over to included; a segment used twice counts once."""
-    held: dict[tuple[int, str, tuple[str, ...]], dict[Any, SegmentEntry]] = {}
-    for part, stages in manifest.segments.items():
-        if part != name and part != f"{name}~new":
-            continue
-        for stage, slots in stages.items():
-            for entry in (e for entries in slots.values() for e in entries):
-                held.setdefault((stage, entry.state, entry.key), {})[entry.file, entry.offset] = entry
-    for (stage, state, key), entries in held.items():
-        found = entries.values()
-        yield StoredState(stage, state, key, len(found), sum(e.rows for e in found), sum(e.bytes for e in found))

@@ -13,9 +13,8 @@ def stored_plan(checkpoint: str, name: str) -> dict[str, Any]:
     """What a running job would answer: the query's name, its plan, and the operators in words."""
     job = StoredJob.open(checkpoint)
     query = job.query(name)
-    rows, held = sum(s.rows for s in query.states), sum(s.bytes for s in query.states)
     lines = [f"Plan {query.plan or 'without joins'}, as of batch {job.batch}; the job does not run", ""]
-    lines += [*drawn_graph(query.graph), f"Keeps {rows:,} rows in {size(held)}"]
+    lines += [*drawn_graph(query.graph), f"Keeps {query.state_rows:,} rows in {size(query.state_bytes)}"]
     if query.migration is not None:
         lines.append(f"A migration to {query.migration.new_plan} by {query.migration.strategy} is under way")
     return {"query": name, "plan": query.plan, "explain": "\n".join(lines)}

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from midstream.algebra.quantities import instant
-from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
+from midstream.algebra.quantities import instant, size
+from midstream.algebra.time import TimeDomain
 from midstream.checkpoint.check import check
 from midstream.checkpoint.inspect import describe
 from midstream.checkpoint.store import CheckpointStore
@@ -20,6 +20,8 @@ from midstream.interface.cli.output import note, show_json, show_table, show_tex
 
 WIDEST_STATE = 60
 """How much of a state's name the table shows; JSON has all of it."""
+
+Record = dict[str, Any]
 
 
 @ends_clearly
@@ -58,39 +60,31 @@ def _verify(checkpoint: str) -> list[JobError]:
     return [] if manifest is None else check(store.files, manifest)
 
 
-def _show(found: dict[str, Any], slots: bool) -> None:
-    totals = found["totals"]
-    kept = found["retained_batches"]
-    holder = found["holder"]
+def _show(found: Record, slots: bool) -> None:
+    totals, kept, holder = found["totals"], found["retained_batches"], found["holder"]
     lines = [
         f"checkpoint  {found['checkpoint']} (format {found['format']})",
         f"batch       {found['batch']} (kept: {kept[0]} to {kept[-1]}), epoch {found['epoch']}",
         f"driver      {'none' if holder is None else 'process {pid} on {host}'.format(**holder)}",
         f"state       {totals['segments']:,} segments in {totals['files']:,} files, {totals['rows']:,} rows, "
-        f"{_bytes(totals['bytes'])}",
+        f"{size(totals['bytes'])}",
         f"unused      {len(found['garbage']):,} unreferenced files",
         f"dead        {found['dead_letters']['rows']:,} rows in {found['dead_letters']['files']:,} files",
     ]
     show_text("\n".join(lines) + "\n")
-    _table(_streams(found))
-    _table(_queries(found))
-    _table(_by_slot(found) if slots else _states(found))
+    for rows in (list(_streams(found)), list(_queries(found)), list(_states(found, slots))):
+        if rows:
+            show_table(pa.Table.from_pylist(rows), 0)
+            show_text("")
 
 
-def _table(rows: Iterator[dict[str, Any]]) -> None:
-    listed = list(rows)
-    if listed:
-        show_table(pa.Table.from_pylist(listed), 0)
-        show_text("")
-
-
-def _streams(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _streams(found: Record) -> Iterator[Record]:
     time = "timestamp" if any(q.get("time") == "timestamp" for q in found["queries"].values()) else "integer"
     for name, stream in found["streams"].items():
         yield {"stream": name, **{what: _time(stream[what], time, "none yet") for what in ("register", "latest")}}
 
 
-def _queries(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _queries(found: Record) -> Iterator[Record]:
     for name, query in found["queries"].items():
         time = query.get("time", "integer")
         yield {
@@ -104,54 +98,24 @@ def _queries(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _states(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _states(found: Record, slots: bool) -> Iterator[Record]:
     for name, query in found["queries"].items():
-        for held in query["states"]:
-            yield {"query": name, "stage": held["stage"], **_sizes(held, query)}
-
-
-def _by_slot(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for name, query in found["queries"].items():
-        for stage, slots in query["stages"].items():
-            for slot, content in slots.items():
-                for held in content["states"]:
-                    yield {"query": name, "stage": int(stage), "slot": int(slot), **_sizes(held, query)}
-
-
-def _sizes(held: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-    time = query.get("time", "integer")
-    return {
-        "state": _short(held["state"]),
-        "key": ", ".join(held["key"]),
-        "segments": held["segments"],
-        "rows": held["rows"],
-        "size": _bytes(held["bytes"]),
-        "from": _time(held["valid_from"], time, "ever"),
-        "to": _time(held["valid_to"], time, "∞"),
-    }
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= WIDEST_STATE else f"{text[: WIDEST_STATE - 1]}…"
+        time = query.get("time", "integer")
+        for held in query["states_by_slot" if slots else "states"]:
+            text = " ".join(held["state"].split())
+            yield {
+                "query": name,
+                "stage": held["stage"],
+                **({"slot": held["slot"]} if slots else {}),
+                "state": text if len(text) <= WIDEST_STATE else f"{text[: WIDEST_STATE - 1]}…",
+                "key": ", ".join(held["key"]),
+                "segments": held["segments"],
+                "rows": held["rows"],
+                "size": size(held["bytes"]),
+                "from": _time(held["valid_from"], time, "ever"),
+                "to": _time(held["valid_to"], time, "∞"),
+            }
 
 
 def _time(ticks: int | None, time: str, otherwise: str) -> str:
-    if ticks is None:
-        return otherwise
-    return instant(ticks, TIMESTAMP_TIME if time == "timestamp" else INTEGER_TIME)
-
-
-def _bytes(size: float) -> str:
-    """A size as a person reads it.
-
-    >>> _bytes(999), _bytes(1_500_000)
-    ('999 bytes', '1.5 MB')
-    """
-    if size < 1000:
-        return f"{size:.0f} bytes"
-    for unit in ("kB", "MB", "GB"):
-        size /= 1000
-        if size < 1000:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1000:.1f} TB"
+    return otherwise if ticks is None else instant(ticks, TimeDomain.of_word(time))

@@ -81,8 +81,8 @@ class JobCollector(Collector):
         scale = {name: MICROSECONDS if query.time == "timestamp" else 1.0 for name, query in queries.items()}
         released = {name: q.released / scale[name] for name, q in queries.items() if q.released is not None}
         yield _by("query", "midstream_query_released", "Results are complete before this.", released)
-        rows = {name: sum(state.rows for state in query.states) for name, query in queries.items()}
-        size = {name: sum(state.bytes for state in query.states) for name, query in queries.items()}
+        rows = {name: query.state_rows for name, query in queries.items()}
+        size = {name: query.state_bytes for name, query in queries.items()}
         yield _by("query", "midstream_query_state_rows", "Rows of state by query.", rows)
         yield _by("query", "midstream_query_state_bytes", "Bytes of state by query.", size)
 
