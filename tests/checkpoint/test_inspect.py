@@ -70,7 +70,10 @@ def test_a_description_counts_what_is_there(checkpoint):
 
 def test_a_stored_job_counts_the_parts_of_a_segment_that_slots_share(checkpoint):
     states = StoredJob.open(checkpoint.uri).query("hot").states
-    assert {state.state: (state.segments, state.rows) for state in states} == {STATE[0]: (2, 8), "payments as B": (1, 6)}
+    assert {state.state: (state.segments, state.rows) for state in states} == {
+        STATE[0]: (2, 8),
+        "payments as B": (1, 6),
+    }
 
 
 def test_lists_of_older_files_are_counted(checkpoint):

@@ -16,7 +16,7 @@ from tests.job.test_faults import BAD, CAST, CATALOG, GOOD, LATER
 
 import midstream as ms
 from midstream.api import ask
-from midstream.checkpoint.stops import Stop, record_error
+from midstream.checkpoint.stops import RunStop, record_error
 from midstream.interface.dashboard.export import exported
 from midstream.interface.dashboard.serving import served
 from midstream.job.heartbeat import Heartbeat
@@ -438,7 +438,7 @@ def test_why_a_job_stopped_stands_above_every_view(tmp_path, dashboard, open_pag
     for part in batches()[:3]:
         job.batch(part)
     error = ms.JobError("the folder <b>orders</b> is gone", detail="no such folder", hint="mount it again")
-    record_error(job.driver.files, Stop.by_error(error, 1_767_225_600.0, 2))
+    record_error(job.driver.files, RunStop.by_error(error, 1_767_225_600.0, 2))
     with dashboard(job.folder) as link:
         page = open_page(link)
         for view in ("overview", "plan/matches", "history"):

@@ -34,7 +34,7 @@ from midstream.interface.cli import app
 from midstream.interface.cli.decided import decided
 from midstream.interface.dashboard.access import CSRF, Access
 from midstream.interface.dashboard.export import exported, in_element
-from midstream.interface.dashboard.feed import Feed
+from midstream.interface.dashboard.feed import NewsFeed
 from midstream.interface.dashboard.page_data import job_summary, job_summary_at
 from midstream.interface.dashboard.series import series_summary
 from midstream.interface.dashboard.server import Dashboard
@@ -145,7 +145,7 @@ def test_an_earlier_batch_is_told_from_its_manifest_or_from_the_metrics(finished
 
 
 def test_a_page_that_comes_back_is_told_only_what_is_new(finished_job):
-    feed = Feed(str(finished_job.folder))
+    feed = NewsFeed(str(finished_job.folder))
 
     async def first(since: int) -> str:
         await feed.look()
@@ -159,7 +159,7 @@ def test_a_page_that_comes_back_is_told_only_what_is_new(finished_job):
 
 
 def test_a_batch_that_goes_while_it_is_read_is_no_trouble(finished_job, monkeypatch):
-    feed = Feed(str(finished_job.folder))
+    feed = NewsFeed(str(finished_job.folder))
 
     def gone(job: object) -> None:
         raise NotRetained("batch 14 is no longer retained")
@@ -173,7 +173,7 @@ def test_a_batch_that_goes_while_it_is_read_is_no_trouble(finished_job, monkeypa
 
 
 def test_a_checkpoint_without_a_batch_is_no_failure(tmp_path):
-    feed = Feed(str(tmp_path / "none"))
+    feed = NewsFeed(str(tmp_path / "none"))
 
     async def first() -> str:
         await feed.look()

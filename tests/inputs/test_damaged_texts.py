@@ -15,7 +15,7 @@ from tests.checkpoint.test_damaged_files import damaged, only_our_errors
 import midstream as ms
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.api import ask
-from midstream.checkpoint.retention import Limit
+from midstream.checkpoint.retention import RetentionLimit
 from midstream.errors import MidstreamError
 from midstream.inputs.ddl import SchemaError, schema_of_ddl
 from midstream.inputs.files import SUFFIXES, read_schema, read_table, write_table
@@ -53,7 +53,7 @@ def damage_a_setting(seed: int) -> None:
     chance = random.Random(seed)
     size, age = text("1.5 GB", chance), text("30 days", chance)
     only_our_errors(lambda: Memory.of(size))
-    only_our_errors(lambda: Limit.of(age, "retention"))
+    only_our_errors(lambda: RetentionLimit.of(age, "retention"))
     only_our_errors(lambda: ask("SELECT k FROM A [NOW]", {"A": TABLE}, lateness=age))
 
 
@@ -95,7 +95,11 @@ def test_a_decimal_has_ten_digits_unless_it_says_otherwise():
 @pytest.mark.parametrize("unit", ["", " days", " GB", " batches"])
 def test_long_numbers_are_refused_at_once(long, unit):
     written = long + unit
-    for action in (Memory.of, lambda text: Limit.of(text, "retention"), lambda text: ticks(text, TIMESTAMP_TIME)):
+    for action in (
+        Memory.of,
+        lambda text: RetentionLimit.of(text, "retention"),
+        lambda text: ticks(text, TIMESTAMP_TIME),
+    ):
         with pytest.raises(MidstreamError):
             action(written)
 

@@ -129,7 +129,7 @@ def test_an_interrupted_replay_is_finished_and_not_repeated(tmp_path: Path, monk
 
 def test_letters_that_are_alike_go_back_as_often_as_they_came() -> None:
     letter = replayed.Letter(1, "A", "late", "{}")
-    record = replayed.Replay(0, "file", (letter.digest,))
+    record = replayed.ReplayRecord(0, "file", (letter.digest,))
     assert replayed.left([letter, letter, letter], [record]) == [letter, letter]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from midstream.interface.cli.demo import summary, summary_text
-from midstream.interface.demo.check import Verdict
+from midstream.interface.demo.check import DemoVerdict
 from midstream.interface.demo.streams import Scenario
 
 
@@ -23,7 +23,7 @@ def batch(number: int, work: int, seconds: float) -> dict[str, Any]:
 def test_the_saving_is_told_in_rows_of_work_and_in_seconds():
     events = [batch(0, 100, 1.0), batch(1, 800, 2.5), batch(2, 500, 2.0), batch(3, 200, 0.5), batch(4, 200, 1.0)]
     change = {"start_batch": 2, "end_batch": 2, "strategy": "genmig", "old_plan": "(A B)", "new_plan": "(B A)"}
-    account = summary(Verdict(7, 0, 0, 0), events, [change], Scenario(), 9.0)
+    account = summary(DemoVerdict(7, 0, 0, 0), events, [change], Scenario(), 9.0)
     assert (account["work_per_batch_old_plan"], account["work_per_batch_new_plan"]) == (800, 200)
     assert (account["seconds_per_batch_old_plan"], account["seconds_per_batch_new_plan"]) == (2.5, 0.75)
     assert (

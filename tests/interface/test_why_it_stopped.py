@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import midstream as ms
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.status import status_record
-from midstream.checkpoint.stops import LAST_ERROR, Phase, Reason, standing
+from midstream.checkpoint.stops import LAST_ERROR, JobPhase, Reason, standing
 from midstream.checkpoint.store import CheckpointStore
 from midstream.interface.cli import app
 from midstream.interface.dashboard.page_data import job_summary
@@ -54,7 +54,7 @@ def test_the_error_that_ended_a_job_is_on_every_view(failed: Path):
     assert (status["running"], status["phase"], status["batch"]) == (False, "failed", job.batch)
     stopped = status["stopped"]
     assert stopped["reason"] == "error" and stopped["batch"] == job.batch and stopped["message"]
-    assert job.phase == Phase.FAILED and job.stopped is not None and job.stopped.to_json() == stopped
+    assert job.phase == JobPhase.FAILED and job.stopped is not None and job.stopped.to_json() == stopped
     page = job_summary(job)
     assert (page["phase"], page["stopped"], page["running"]) == ("failed", stopped, False)
     assert [query["status"] for query in page["queries"]] == ["failed"]
@@ -72,7 +72,7 @@ def test_the_error_is_gone_with_the_next_batch_that_is_done(failed: Path):
     command("run", str(failed), "--available", "--json")
     status = told(failed)
     assert (status["phase"], status["stopped"]["reason"]) == ("stopped", "asked")
-    assert ms.open(checkpoint_of(failed)).phase == Phase.STOPPED
+    assert ms.open(checkpoint_of(failed)).phase == JobPhase.STOPPED
 
 
 def test_a_job_whose_start_is_refused_says_why(failed: Path):
@@ -109,7 +109,7 @@ def test_a_job_that_starts_is_neither_stopped_nor_running_yet(failed: Path):
         assert status["stopped"]["reason"] == "error", "what ended the last run still stands between it and a batch"
         assert "starting" in command("status", checkpoint_of(failed))
         lease.work()
-        assert standing(store.files, store.latest()).phase is Phase.RUNNING
+        assert standing(store.files, store.latest()).phase is JobPhase.RUNNING
 
 
 def test_half_a_record_of_an_error_is_none(failed: Path):

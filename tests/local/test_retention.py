@@ -15,7 +15,7 @@ import midstream as ms
 from midstream.checkpoint.check import check
 from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.process import this_process
-from midstream.checkpoint.retention import Limit, RemovedWarning, Retention
+from midstream.checkpoint.retention import RemovedWarning, Retention, RetentionLimit
 from midstream.checkpoint.status import job_at, status_record
 from midstream.interface.cli.app import app
 from midstream.interface.jobs.job_file import job_of
@@ -190,12 +190,12 @@ def test_the_command_line_says_what_was_removed(tmp_path: Path) -> None:
 
 
 def test_limits_are_ages_sizes_or_batches() -> None:
-    assert Limit.of("2 hours", "x").seconds == 7200
-    assert Limit.of("1.5 MB", "x").bytes == 3 * 2**19
-    assert Limit.of("7 batches", "x").batches == 7
+    assert RetentionLimit.of("2 hours", "x").seconds == 7200
+    assert RetentionLimit.of("1.5 MB", "x").bytes == 3 * 2**19
+    assert RetentionLimit.of("7 batches", "x").batches == 7
     for wrong in ("", "7", "some days", "0 days", "1.5 batches", 7, None):
         with pytest.raises(ms.JobError, match="x cannot be"):
-            Limit.of(wrong, "x")
+            RetentionLimit.of(wrong, "x")
     with pytest.raises(ms.JobError, match="no retention of 'state'"):
         Retention.of({"state": "1 day"})
 

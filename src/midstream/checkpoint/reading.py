@@ -33,7 +33,7 @@ from midstream.checkpoint.owed import StoredSink, sinks_by_query
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
-from midstream.checkpoint.stops import Phase, Standing, Stop, no_batch, standing, stop_lines
+from midstream.checkpoint.stops import JobPhase, JobStanding, RunStop, no_batch, standing, stop_lines
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.checkpoint.stored import (
     StoredDecision,
@@ -157,17 +157,17 @@ class StoredJob:
         return self.standing.runs
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> JobPhase:
         """What the job does now: it is running, starting, stopped, failed or finished."""
         return self.standing.phase
 
     @property
-    def stopped(self) -> Stop | None:
+    def stopped(self) -> RunStop | None:
         """Why the job does not run: what ended its last run. While it runs, what did before any batch since."""
         return self.standing.stop
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> JobStanding:
         """What the job does now, and why it stopped, whichever batch the other values are of."""
         newest = self.batches[-1:] == (self.batch,)
         return standing(self.store.files, self.manifest if newest else self.store.latest())

@@ -39,7 +39,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayRecord:
     """Letters that go to a file; once it is there, the record is `done` and holds only what stands for them."""
 
     number: int
@@ -66,7 +66,7 @@ def letters_in(table: pa.Table) -> list[Letter]:
     return [Letter(**row) for row in table.to_pylist()]
 
 
-def replays_of(files: Files) -> list[Replay]:
+def replays_of(files: Files) -> list[ReplayRecord]:
     """The records of a checkpoint, oldest first."""
     found = []
     for path in files.list(REPLAYED):
@@ -74,11 +74,11 @@ def replays_of(files: Files) -> list[Replay]:
             record = json.loads(files.read(path))
             letters = tuple(Letter(**letter) for letter in record["letters"])
             number = int(path.rpartition("/")[2].removesuffix(".json"))
-            found.append(Replay(number, record["file"], tuple(record["digests"]), letters, record["done"]))
+            found.append(ReplayRecord(number, record["file"], tuple(record["digests"]), letters, record["done"]))
     return found
 
 
-def left(letters: Iterable[Letter], replays: Iterable[Replay]) -> list[Letter]:
+def left(letters: Iterable[Letter], replays: Iterable[ReplayRecord]) -> list[Letter]:
     """The letters that are in no record."""
     gone = Counter(digest for replay in replays for digest in replay.digests)
     found = []
@@ -90,10 +90,10 @@ def left(letters: Iterable[Letter], replays: Iterable[Replay]) -> list[Letter]:
     return found
 
 
-def begin(files: Files, replays: Sequence[Replay], file: str, letters: Sequence[Letter]) -> Replay | None:
+def begin(files: Files, replays: Sequence[ReplayRecord], file: str, letters: Sequence[Letter]) -> ReplayRecord | None:
     """Records that letters go to a file; None if somebody else has recorded something meanwhile."""
     number = max((replay.number for replay in replays), default=-1) + 1
-    replay = Replay(number, file, tuple(letter.digest for letter in letters), tuple(letters))
+    replay = ReplayRecord(number, file, tuple(letter.digest for letter in letters), tuple(letters))
     try:
         files.write_atomic(replay.path, replay.content, only_if_absent=True)
     except AlreadyThere:
@@ -101,7 +101,7 @@ def begin(files: Files, replays: Sequence[Replay], file: str, letters: Sequence[
     return replay
 
 
-def end(files: Files, replay: Replay) -> None:
+def end(files: Files, replay: ReplayRecord) -> None:
     """Records that the file is there."""
-    done = Replay(replay.number, replay.file, replay.digests, (), True)
+    done = ReplayRecord(replay.number, replay.file, replay.digests, (), True)
     files.write_atomic(done.path, done.content)

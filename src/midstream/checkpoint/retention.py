@@ -46,7 +46,7 @@ class RemovedWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class RetentionLimit:
     """How much is kept: an age in seconds, a number of bytes, or a number of batches."""
 
     text: str
@@ -55,12 +55,12 @@ class Limit:
     batches: int | None = None
 
     @staticmethod
-    def of(text: object, place: str) -> Limit:
+    def of(text: object, place: str) -> RetentionLimit:
         """The limit that a text says.
 
-        >>> Limit.of("30 days", "retention").seconds, Limit.of("2 GB", "retention").bytes
+        >>> RetentionLimit.of("30 days", "retention").seconds, RetentionLimit.of("2 GB", "retention").bytes
         (2592000.0, 2147483648)
-        >>> Limit.of("500 batches", "retention").batches
+        >>> RetentionLimit.of("500 batches", "retention").batches
         500
         """
         found = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
@@ -69,11 +69,11 @@ class Limit:
             raise JobError(f"{place} cannot be {text!r}", hint=hint)
         number, unit = float(found[1]), found[2].lower()
         if unit in ("batch", "batches") and number == int(number):
-            return Limit(found[0], batches=int(number))
+            return RetentionLimit(found[0], batches=int(number))
         if unit in _BYTES:
-            return Limit(found[0], bytes=int(number * _BYTES[unit]))
+            return RetentionLimit(found[0], bytes=int(number * _BYTES[unit]))
         try:
-            return Limit(found[0], seconds=ticks(found[0], TIMESTAMP_TIME) / 1e6)
+            return RetentionLimit(found[0], seconds=ticks(found[0], TIMESTAMP_TIME) / 1e6)
         except MidstreamError as error:
             raise JobError(f"{place} cannot be {text!r}", hint=hint) from error
 
@@ -82,7 +82,7 @@ class Limit:
 class Retention:
     """The limits of a job; without one, a kind is kept for ever."""
 
-    limits: Mapping[str, Limit]
+    limits: Mapping[str, RetentionLimit]
 
     @staticmethod
     def of(wanted: Mapping[str, object] | None, place: str = "retention") -> Retention:
@@ -92,7 +92,7 @@ class Retention:
         for kind in wanted or ():
             if kind not in KINDS:
                 raise JobError(f"there is no retention of {kind!r}", hint=f"use {', '.join(KINDS)}")
-        return Retention({kind: Limit.of(text, f"{place}.{kind}") for kind, text in (wanted or {}).items()})
+        return Retention({kind: RetentionLimit.of(text, f"{place}.{kind}") for kind, text in (wanted or {}).items()})
 
     @property
     def record(self) -> dict[str, str]:
@@ -135,7 +135,7 @@ class _Clock:
 
 
 def _without_old_results(
-    files: Files, manifest: Manifest, query: str, limit: Limit, oldest: Manifest, clock: _Clock
+    files: Files, manifest: Manifest, query: str, limit: RetentionLimit, oldest: Manifest, clock: _Clock
 ) -> Manifest:
     known = list(results_of(files, manifest, query))
     gone = _outlived(
@@ -172,7 +172,7 @@ def _delivered_before(manifest: Manifest, oldest: Manifest, query: str) -> int:
     return min([*released, *([] if verifying is None else [int(verifying["since"])])])
 
 
-def _without_old_dead_letters(files: Files, manifest: Manifest, limit: Limit, clock: _Clock) -> Manifest:
+def _without_old_dead_letters(files: Files, manifest: Manifest, limit: RetentionLimit, clock: _Clock) -> Manifest:
     known = list(dead_letters_of(files, manifest))
     gone = _outlived(known, known, limit, clock)
     if not gone:
@@ -188,7 +188,7 @@ def _without_old_dead_letters(files: Files, manifest: Manifest, limit: Limit, cl
     )
 
 
-def _outlived(known: Sequence[File], may_go: Sequence[File], limit: Limit, clock: _Clock) -> list[File]:
+def _outlived(known: Sequence[File], may_go: Sequence[File], limit: RetentionLimit, clock: _Clock) -> list[File]:
     """The files that have outlived a limit, of those that may go."""
     ordered = sorted(may_go, key=lambda file: file.batch_id)
     if limit.bytes is not None:

@@ -27,7 +27,7 @@ LONGEST = 2000
 """How many characters of a message, a detail or a hint are kept."""
 
 
-class Phase(StrEnum):
+class JobPhase(StrEnum):
     """What a job does now."""
 
     RUNNING = "running"
@@ -46,7 +46,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class RunStop:
     """The end of a run: `at` is the wall clock in seconds since 1970, `batch` the newest that was done by then."""
 
     reason: Reason
@@ -57,13 +57,13 @@ class Stop:
     batch: int | None = None
 
     @staticmethod
-    def by_error(error: BaseException, at: float, batch: int | None) -> Stop:
+    def by_error(error: BaseException, at: float, batch: int | None) -> RunStop:
         """The end of a run by an error."""
         if isinstance(error, MidstreamError):
             notes = [*([error.detail] if error.detail else []), *getattr(error, "__notes__", ())]
-            return _cut(Stop(Reason.ERROR, at, error.message, "; ".join(notes) or None, error.hint, batch))
+            return _cut(RunStop(Reason.ERROR, at, error.message, "; ".join(notes) or None, error.hint, batch))
         message = "internal error: this is a defect of Midstream, or of a function or sink that it called"
-        return _cut(Stop(Reason.ERROR, at, message, f"{type(error).__name__}: {error}", None, batch))
+        return _cut(RunStop(Reason.ERROR, at, message, f"{type(error).__name__}: {error}", None, batch))
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as plain values."""
@@ -71,38 +71,38 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobStanding:
     """What a job does now; `stop` is why it does not run, or what ended its last run if no batch is done since."""
 
-    phase: Phase
-    stop: Stop | None = None
+    phase: JobPhase
+    stop: RunStop | None = None
 
     @property
     def runs(self) -> bool:
         """Whether somebody is at it."""
-        return self.phase in (Phase.RUNNING, Phase.STARTING)
+        return self.phase in (JobPhase.RUNNING, JobPhase.STARTING)
 
     def of_query(self, status: str) -> str:
         """The status of a query: one that would run does so only while the job does."""
         return str(self.phase) if status == "running" else status
 
     @staticmethod
-    def of_json(record: Mapping[str, Any]) -> Standing:
+    def of_json(record: Mapping[str, Any]) -> JobStanding:
         """What a view shows, read back."""
         stopped = record["stopped"]
-        return Standing(Phase(record["phase"]), None if stopped is None else _stop(stopped))
+        return JobStanding(JobPhase(record["phase"]), None if stopped is None else _stop(stopped))
 
     def to_json(self) -> dict[str, Any]:
         """What every view shows of it."""
         return {"phase": str(self.phase), "stopped": None if self.stop is None else self.stop.to_json()}
 
 
-def record_error(files: Files, stop: Stop) -> None:
+def record_error(files: Files, stop: RunStop) -> None:
     """Writes down what ended a run; its lease has to be held."""
     files.write_atomic(LAST_ERROR, json.dumps(stop.to_json()).encode(), point="last_error")
 
 
-def last_error(files: Files, batch: int | None) -> Stop | None:
+def last_error(files: Files, batch: int | None) -> RunStop | None:
     """What ended a run after which no batch was done; `batch` is the newest."""
     try:
         stop = _stop(json.loads(files.read(LAST_ERROR)))
@@ -113,26 +113,26 @@ def last_error(files: Files, batch: int | None) -> Stop | None:
     return stop if (-1 if stop.batch is None else stop.batch) >= (-1 if batch is None else batch) else None
 
 
-def standing(files: Files, manifest: Manifest | None) -> Standing:
+def standing(files: Files, manifest: Manifest | None) -> JobStanding:
     """What a job does now; `manifest` is its newest."""
     present = seen(files)
     batch = None if manifest is None else manifest.batch_id
     failed = last_error(files, batch)
     if present is not None and is_held(present.holder):
-        return Standing(Phase.RUNNING if present.holder.working else Phase.STARTING, failed)
+        return JobStanding(JobPhase.RUNNING if present.holder.working else JobPhase.STARTING, failed)
     if manifest is not None and manifest.settings.finished:
-        return Standing(Phase.FINISHED)
+        return JobStanding(JobPhase.FINISHED)
     if failed is not None:
-        return Standing(Phase.FAILED, failed)
+        return JobStanding(JobPhase.FAILED, failed)
     stop = None if present is None else _without_error(present, batch)
-    return Standing(Phase.FAILED if stop is not None and stop.reason is Reason.KILLED else Phase.STOPPED, stop)
+    return JobStanding(JobPhase.FAILED if stop is not None and stop.reason is Reason.KILLED else JobPhase.STOPPED, stop)
 
 
-def no_batch(uri: str, now: Standing) -> JobError:
+def no_batch(uri: str, now: JobStanding) -> JobError:
     """Says that there is nothing to tell of a job yet, and why."""
-    if now.phase is Phase.STARTING:
+    if now.phase is JobPhase.STARTING:
         return JobError(f"the job on {uri} is starting, and no batch is done yet", hint="ask again in a moment")
-    if now.phase is Phase.RUNNING:
+    if now.phase is JobPhase.RUNNING:
         return JobError(f"the job on {uri} runs, and no batch is done yet", hint="it waits for rows")
     if now.stop is not None and now.stop.reason is not Reason.ASKED:
         return JobError(
@@ -146,24 +146,24 @@ def no_batch(uri: str, now: Standing) -> JobError:
     )
 
 
-def stop_lines(now: Standing) -> list[str]:
+def stop_lines(now: JobStanding) -> list[str]:
     """Why a job does not run, line by line; nothing of one that was stopped in order."""
     stop = now.stop
     if stop is None or stop.reason is Reason.ASKED:
         return []
     at = dt.datetime.fromtimestamp(stop.at, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     first = f"{at}{'' if stop.batch is None else f', after batch {stop.batch}'}: {stop.message}"
-    since = "" if now.phase is Phase.FAILED else ", and no batch is done since"
+    since = "" if now.phase is JobPhase.FAILED else ", and no batch is done since"
     lines = [f"stopped by an error{since}, {first}" if stop.reason is Reason.ERROR else f"stopped {first}"]
     return [*lines, *(f"  {name}: {text}" for name in ("detail", "hint") if (text := getattr(stop, name)))]
 
 
-def _without_error(present: Seen, batch: int | None) -> Stop:
+def _without_error(present: Seen, batch: int | None) -> RunStop:
     """How a run ended that has left no error."""
     holder = present.holder
     if holder.released:
-        return Stop(Reason.ASKED, holder.renewed, "the job was stopped, as it was asked to", batch=batch)
-    return Stop(
+        return RunStop(Reason.ASKED, holder.renewed, "the job was stopped, as it was asked to", batch=batch)
+    return RunStop(
         Reason.KILLED,
         holder.renewed,
         "the job's process ended without a word",
@@ -173,10 +173,10 @@ def _without_error(present: Seen, batch: int | None) -> Stop:
     )
 
 
-def _stop(record: Mapping[str, Any]) -> Stop:
-    return Stop(**{**record, "reason": Reason(record["reason"])})
+def _stop(record: Mapping[str, Any]) -> RunStop:
+    return RunStop(**{**record, "reason": Reason(record["reason"])})
 
 
-def _cut(stop: Stop) -> Stop:
+def _cut(stop: RunStop) -> RunStop:
     texts = {name: text[:LONGEST] for name in ("message", "detail", "hint") if (text := getattr(stop, name))}
-    return Stop(**{**asdict(stop), **texts})
+    return RunStop(**{**asdict(stop), **texts})

@@ -214,7 +214,7 @@ class StoredDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
+class PlanAlternative:
     """A plan that has been better lately: by how much in all, and in how many looks on end."""
 
     plan: str
@@ -247,7 +247,7 @@ class Knowledge:
 
     mode: str = "off"
     decisions: Records[StoredDecision] = field(default_factory=Records)
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[PlanAlternative, ...] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -12,11 +12,11 @@ from midstream.checkpoint.names import REHEARSED
 from midstream.checkpoint.plan_graphs import graph_of_record, join_tree
 from midstream.checkpoint.stored import (
     VERIFYING,
-    Alternative,
     Forecast,
     Knowledge,
     MigrationFigures,
     Period,
+    PlanAlternative,
     StoredDecision,
     StoredMigration,
     StoredQuery,
@@ -77,7 +77,7 @@ def _knowledge(name: str, kept: Mapping[str, Any], time: str) -> Knowledge:
     return Knowledge(
         kept.get("mode", "off"),
         Records(StoredDecision.of(name, decision, time) for decision in kept.get("decisions", ())),
-        tuple(Alternative(text, own["gained"], own["looks"]) for text, own in standing.items()),
+        tuple(PlanAlternative(text, own["gained"], own["looks"]) for text, own in standing.items()),
         dict(kept.get("observed", {})),
     )
 

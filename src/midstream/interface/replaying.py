@@ -20,14 +20,14 @@ import pyarrow.parquet
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.reading import StoredJob
-from midstream.checkpoint.replayed import Letter, Replay, begin, end, left, letters_in, replays_of
+from midstream.checkpoint.replayed import Letter, ReplayRecord, begin, end, left, letters_in, replays_of
 from midstream.connectors.files.bad_rows import BAD
 from midstream.connectors.files.source import FileSource
 from midstream.errors import InputError, JobError
 from midstream.inputs import NamedSource
 from midstream.inputs.files import write_table
 from midstream.inputs.json_rows import rows_of_texts
-from midstream.interface.jobs.job_file import JobFile, StreamEntry
+from midstream.interface.jobs.job_file import JobFile, StreamSection
 from midstream.job.task.ingest import ticks_of
 
 _NO_ROWS = {
@@ -40,7 +40,7 @@ SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "jsonl"}
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ReplayedRows:
     """What became of a stream's letters: how many went to a `file`, and how many stay, by the reason."""
 
     stream: str
@@ -55,7 +55,7 @@ def letters_left(job: StoredJob) -> list[Letter]:
     return left(letters, replays_of(job.store.files))
 
 
-def replay(job: StoredJob, letters: Sequence[Letter], into: JobFile) -> list[Account]:
+def replay(job: StoredJob, letters: Sequence[Letter], into: JobFile) -> list[ReplayedRows]:
     """Writes letters into the folders of a job's streams, each once; gives what became of them, by stream."""
     files = job.store.files
     entries = {entry.name: entry for entry in into.streams}
@@ -68,11 +68,13 @@ def replay(job: StoredJob, letters: Sequence[Letter], into: JobFile) -> list[Acc
     return found
 
 
-def _replay_stream(job: StoredJob, stream: str, letters: Sequence[Letter], entry: StreamEntry, own: bool) -> Account:
+def _replay_stream(
+    job: StoredJob, stream: str, letters: Sequence[Letter], entry: StreamSection, own: bool
+) -> ReplayedRows:
     source = _source(entry)
     chosen, kept = _useful(job, letters, entry, source) if own else _of_the_stream(letters)
     if not chosen:
-        return Account(stream, None, 0, kept)
+        return ReplayedRows(stream, None, 0, kept)
     digest = hashlib.blake2b("".join(letter.digest for letter in chosen).encode(), digest_size=8).hexdigest()
     name = f"replayed-{digest}.{SUFFIXES[entry.format]}"
     if not fnmatchcase(name, source.contents.options.get("pathGlobFilter", "*")):
@@ -88,10 +90,10 @@ def _replay_stream(job: StoredJob, stream: str, letters: Sequence[Letter], entry
     finally:
         draft.unlink(missing_ok=True)
     end(job.store.files, record)
-    return Account(stream, str(target), len(chosen), kept)
+    return ReplayedRows(stream, str(target), len(chosen), kept)
 
 
-def _finish(job: StoredJob, record: Replay, entries: dict[str, StreamEntry]) -> None:
+def _finish(job: StoredJob, record: ReplayRecord, entries: dict[str, StreamSection]) -> None:
     """Writes the file of a replay that was interrupted; a source reads it once, whoever wrote it."""
     target = Path(record.file)
     source = _source(_entry(entries, record.letters[0].stream))
@@ -118,7 +120,7 @@ def _of_the_stream(letters: Sequence[Letter]) -> tuple[list[Letter], dict[str, i
 
 
 def _useful(
-    job: StoredJob, letters: Sequence[Letter], entry: StreamEntry, source: FileSource
+    job: StoredJob, letters: Sequence[Letter], entry: StreamSection, source: FileSource
 ) -> tuple[list[Letter], dict[str, int]]:
     """The letters that their own job can use by now, and how many stay, by the reason."""
     chosen, kept = _of_the_stream(letters)
@@ -173,7 +175,7 @@ def _write(table: pa.Table, path: Path, source: FileSource) -> None:
     pyarrow.csv.write_csv(table, path, pyarrow.csv.WriteOptions(include_header=header, delimiter=delimiter))
 
 
-def _source(entry: StreamEntry) -> FileSource:
+def _source(entry: StreamSection) -> FileSource:
     """The folder of a stream into which rows can be written as they were."""
     if entry.columns:
         raise InputError(
@@ -185,7 +187,7 @@ def _source(entry: StreamEntry) -> FileSource:
     )
 
 
-def _entry(entries: dict[str, StreamEntry], stream: str) -> StreamEntry:
+def _entry(entries: dict[str, StreamSection], stream: str) -> StreamSection:
     if stream not in entries:
         raise JobError(
             f"the job file has no stream {stream}",

@@ -19,7 +19,7 @@ from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.released_results import counted, released_in_part
 from midstream.checkpoint.retention import Retention, carried
 from midstream.checkpoint.source_batches import own_batches
-from midstream.checkpoint.stops import Stop, record_error
+from midstream.checkpoint.stops import RunStop, record_error
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.errors import JobError, MidstreamError
 from midstream.job.batch import Batch
@@ -126,7 +126,7 @@ class Commits:
         if self.lease is None or self.lease.lost or isinstance(error, LostLease) or not isinstance(error, Exception):
             return
         with suppress(MidstreamError, OSError):
-            record_error(self.files, Stop.by_error(error, self.time.now(), batch))
+            record_error(self.files, RunStop.by_error(error, self.time.now(), batch))
 
     def stop(self) -> None:
         """Lets go of the checkpoint."""

@@ -22,7 +22,7 @@ from midstream.interface.jobs.locating import locate
 def check(
     job_file: Annotated[Path | None, typer.Argument(metavar="JOB.toml", help="The job file.")] = None,
     on: Annotated[
-        options.Place | None, typer.Option("--on", help="Check it for Spark or for this process; default: as it says.")
+        options.RunsOn | None, typer.Option("--on", help="Check it for Spark or for this process; default: as it says.")
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of job files, for editors.")] = False,
     json: options.Json = False,
@@ -44,7 +44,7 @@ def check(
     require_sound(job_file, on, json=json)
 
 
-def require_sound(path: Path, on: options.Place | None = None, json: bool = False) -> None:
+def require_sound(path: Path, on: options.RunsOn | None = None, json: bool = False) -> None:
     """Ends the command with code 2 if there are mistakes, after showing all of them."""
     job, mistakes = found_in(path, on)
     text = text_of(path)
@@ -63,7 +63,7 @@ def require_sound(path: Path, on: options.Place | None = None, json: bool = Fals
         raise typer.Exit(USER_ERROR)
 
 
-def found_in(path: Path, on: options.Place | None = None, guess_types: bool = True) -> tuple[JobFile, list[Mistake]]:
+def found_in(path: Path, on: options.RunsOn | None = None, guess_types: bool = True) -> tuple[JobFile, list[Mistake]]:
     """The job in a file, and all that is wrong with it, first what comes first in the file's tables."""
     job, mistakes = read_with_mistakes(path)
     if on is not None:

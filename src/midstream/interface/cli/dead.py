@@ -16,7 +16,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json, show_table, show_text
 from midstream.interface.jobs.job_file import read_job
-from midstream.interface.replaying import Account, letters_left, replay
+from midstream.interface.replaying import ReplayedRows, letters_left, replay
 
 
 @ends_clearly
@@ -66,7 +66,7 @@ def dead(
     show_table(pa.Table.from_pylist(rows, pa.schema(columns)), limit)
 
 
-def _record(account: Account) -> dict[str, object]:
+def _record(account: ReplayedRows) -> dict[str, object]:
     return {
         "stream": account.stream,
         "file": account.file,
@@ -75,7 +75,7 @@ def _record(account: Account) -> dict[str, object]:
     }
 
 
-def _show(accounts: list[Account]) -> None:
+def _show(accounts: list[ReplayedRows]) -> None:
     if not accounts:
         show_text("there are no such dead letters")
     for account in accounts:

@@ -19,7 +19,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.dashboard import beside, stay
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json, show_text
-from midstream.interface.demo.check import Verdict, compare
+from midstream.interface.demo.check import DemoVerdict, compare
 from midstream.interface.demo.streams import STREAMS, Scenario, generate
 from midstream.interface.demo.view import View, seconds_of, work_of
 
@@ -106,7 +106,7 @@ def run(folder: Path, scenario: Scenario, view: View) -> tuple[pa.Table, list[Ac
 
 
 def summary(
-    verdict: Verdict, events: Sequence[Account], history: Sequence[Account], scenario: Scenario, seconds: float
+    verdict: DemoVerdict, events: Sequence[Account], history: Sequence[Account], scenario: Scenario, seconds: float
 ) -> Account:
     """What happened, as one object."""
     decisions = [{"batch": e["batch_id"], **d} for e in events if (d := e["decisions"].get("matches"))]

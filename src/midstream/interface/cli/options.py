@@ -24,7 +24,7 @@ DashboardPort = Annotated[
 ]
 
 
-class Place(StrEnum):
+class RunsOn(StrEnum):
     """Where a job runs."""
 
     SPARK = "spark"

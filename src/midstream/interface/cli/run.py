@@ -46,7 +46,7 @@ def run(
         list[str] | None, typer.Option("--drop", metavar="QUERY", help="Drop a query of the checkpoint, by name.")
     ] = None,
     on: Annotated[
-        options.Place | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
+        options.RunsOn | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
     ] = None,
     dashboard: options.WithDashboard = False,
     dashboard_port: options.DashboardPort = None,

@@ -27,7 +27,7 @@ BEAT = 15.0
 
 
 @dataclass(slots=True)
-class Feed:
+class NewsFeed:
     """What is known of the job by now; `number` counts the news."""
 
     checkpoint: str

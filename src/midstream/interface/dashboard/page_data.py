@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from midstream.checkpoint.plan_graphs import join_tree
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.retention import RemovedWarning
-from midstream.checkpoint.stops import Standing
+from midstream.checkpoint.stops import JobStanding
 from midstream.checkpoint.stored import PlanGraph, StoredMigration, StoredQuery
 from midstream.inputs.json_values import json_value
 from midstream.interface.plain_values import plain
@@ -145,7 +145,7 @@ def _then(job: StoredJob, name: str, old: str, new: str, batch: int) -> StoredMi
     return StoredMigration(name, old, new, "", "under way", "", None, target=join_tree(new))
 
 
-def _query(query: StoredQuery, now: Standing) -> Record:
+def _query(query: StoredQuery, now: JobStanding) -> Record:
     shown = ("name", "cql", "plan", "plans", "time", "results", "advanced_to", "released", "local", "streams", "states")
     adaptivity = asdict(query.adaptivity)
     for decision in adaptivity["decisions"]:

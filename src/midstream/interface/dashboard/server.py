@@ -23,7 +23,7 @@ from midstream.interface.asking import asked
 from midstream.interface.dashboard.access import HEADERS, Access
 from midstream.interface.dashboard.assets import TYPES, asset
 from midstream.interface.dashboard.export import exported
-from midstream.interface.dashboard.feed import Feed
+from midstream.interface.dashboard.feed import NewsFeed
 from midstream.interface.dashboard.page_data import job_summary_at, results_preview
 from midstream.interface.dashboard.prometheus import CONTENT_TYPE, exposition
 from midstream.interface.dashboard.series import series_summary
@@ -45,7 +45,7 @@ class Dashboard:
         self.most_pages = most_pages
         self.pages = 0
         self.access = access
-        self.feed = Feed(checkpoint)
+        self.feed = NewsFeed(checkpoint)
 
     @property
     def app(self) -> Starlette:

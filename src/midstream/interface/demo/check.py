@@ -23,7 +23,7 @@ COLUMNS = [*(name.lower() for name in STREAMS), "valid_from", "valid_to"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DemoVerdict:
     """How a run's results compare with the independent answer."""
 
     results: int
@@ -37,7 +37,7 @@ class Verdict:
         return not (self.missing or self.duplicates or self.unexpected)
 
 
-def compare(results: pa.Table, batches: Sequence[dict[str, pa.Table]], scenario: Scenario) -> Verdict:
+def compare(results: pa.Table, batches: Sequence[dict[str, pa.Table]], scenario: Scenario) -> DemoVerdict:
     """Compares every result, with its validity, with the expected ones."""
     import pandas as pd  # heavy, and other commands start without it
 
@@ -45,7 +45,7 @@ def compare(results: pa.Table, batches: Sequence[dict[str, pa.Table]], scenario:
     got = pd.DataFrame({name: _numbers(results.column(name)) for name in COLUMNS})
     different = got.drop_duplicates()
     both = expected.merge(different, on=COLUMNS)
-    return Verdict(len(got), len(expected) - len(both), len(got) - len(different), len(different) - len(both))
+    return DemoVerdict(len(got), len(expected) - len(both), len(got) - len(different), len(different) - len(both))
 
 
 def expected_in(second: int, batches: Sequence[dict[str, pa.Table]], scenario: Scenario) -> pd.DataFrame:

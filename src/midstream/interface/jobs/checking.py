@@ -25,7 +25,7 @@ from midstream.connectors.files.options import FILE_FORMATS, FORMATS, require_op
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.inputs import StreamSettings
 from midstream.inputs.ddl import SchemaError, schema_of_ddl
-from midstream.interface.jobs.job_file import JobFile, Mistake, QueryEntry, StreamEntry
+from midstream.interface.jobs.job_file import JobFile, Mistake, QuerySection, StreamSection
 from midstream.language import parse
 from midstream.language.text import read
 from midstream.optimizer.plans import plan_query
@@ -96,7 +96,7 @@ class _Check:
         self.places = Places.of(checkpoint)
         _require_writable(checkpoint, "the checkpoint")
 
-    def stream(self, stream: StreamEntry) -> None:
+    def stream(self, stream: StreamSection) -> None:
         """A stream: its name, source and path, then its columns, then its durations."""
         place = f"streams.{stream.name}"
         named = self.note(place, lambda: self._require_name(stream.name))
@@ -118,7 +118,7 @@ class _Check:
             return
         self._durations(stream, place, self.known[stream.name])
 
-    def _durations(self, stream: StreamEntry, place: str, declared: StreamDeclaration | None = None) -> None:
+    def _durations(self, stream: StreamSection, place: str, declared: StreamDeclaration | None = None) -> None:
         """Durations: whether they are any before the columns are known, then whether they suit the time column."""
         for key, value in (("lateness", stream.lateness), ("skew", stream.skew), ("max_ahead", stream.max_ahead)):
             at = f"{place}.{key}"
@@ -143,7 +143,7 @@ class _Check:
                 f"stream {name} cannot be named so", hint="Spark's sources are named by letters, digits and _"
             )
 
-    def _require_format(self, stream: StreamEntry) -> None:
+    def _require_format(self, stream: StreamSection) -> None:
         formats = FORMATS if self.job.on == "local" else (*FILE_FORMATS, *OTHER_FORMATS)
         wanted = stream.format if self.job.on == "local" else stream.format.lower()
         if wanted in formats:
@@ -157,7 +157,7 @@ class _Check:
         if near:
             raise InputError(f"there is no format {stream.format!r}", hint=f"did you mean {near[0]}?")
 
-    def _require_options(self, stream: StreamEntry) -> None:
+    def _require_options(self, stream: StreamSection) -> None:
         if self.job.on == "local":
             require_options(stream.name, stream.format, stream.options)
         elif stream.format.lower() in FORMATS:
@@ -171,7 +171,7 @@ class _Check:
                     hint=f"give exactly one of the options {', '.join(KAFKA_TOPICS)}",
                 )
 
-    def _require_path(self, stream: StreamEntry) -> None:
+    def _require_path(self, stream: StreamSection) -> None:
         if stream.format.lower() not in FILE_FORMATS:
             return
         if stream.path is None:
@@ -185,7 +185,7 @@ class _Check:
         if self.job.on == "local" or not glob.glob(path) or os.path.exists(path):
             require_folder(stream.name, Path(path))
 
-    def _columns(self, stream: StreamEntry, place: str, readable: bool) -> pa.Schema | None:
+    def _columns(self, stream: StreamSection, place: str, readable: bool) -> pa.Schema | None:
         """The columns that queries see; None if they cannot be known here."""
         text = stream.schema or SOURCE_SCHEMAS.get(stream.format.lower())
         if text is None:
@@ -209,7 +209,7 @@ class _Check:
             return None
         return made.schema if self.guess_types or self.job.on == "local" else None
 
-    def query(self, query: QueryEntry) -> None:
+    def query(self, query: QuerySection) -> None:
         """A query: its name and text, then its plan, period of emission and sink."""
         place = f"queries.{query.name}"
         self.note(place, lambda: check_name("query", query.name))
@@ -226,7 +226,7 @@ class _Check:
         if query.plan is not None:
             self.note(f"{place}.plan", lambda: plan_query(relation, query.plan), query.plan)
 
-    def _relation(self, query: QueryEntry, place: str) -> Relation | None:
+    def _relation(self, query: QuerySection, place: str) -> Relation | None:
         try:
             read(query.cql)
             return parse(query.cql, Catalog(self.known, functions_by_name(list(self.job.options.functions))))
@@ -244,7 +244,7 @@ class _Check:
         unknown = {stream.name.lower() for stream in self.job.streams if stream.name not in self.known}
         return error.message.removeprefix("unknown stream ").lower() in unknown
 
-    def _require_sink(self, query: QueryEntry) -> None:
+    def _require_sink(self, query: QuerySection) -> None:
         folder = str(query.folder)
         self.places.add(Place("sink", folder, query.name))
         _require_writable(folder, "the folder")

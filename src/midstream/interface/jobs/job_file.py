@@ -47,7 +47,7 @@ class Mistake:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamEntry:
+class StreamSection:
     """A stream: a Spark source, the columns made of it, and its time."""
 
     name: str
@@ -65,7 +65,7 @@ class StreamEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryEntry:
+class QuerySection:
     """A query, the plan it starts with, and where its results go besides the results table."""
 
     name: str
@@ -83,8 +83,8 @@ class JobFile:
     """All that a job file says."""
 
     checkpoint: str
-    streams: tuple[StreamEntry, ...]
-    queries: tuple[QueryEntry, ...]
+    streams: tuple[StreamSection, ...]
+    queries: tuple[QuerySection, ...]
     trigger: str | None = None
     master: str | None = None
     ticks: bool = False
@@ -260,7 +260,7 @@ def _policy(section: _Section, usual: Policy) -> Policy:
     return usual
 
 
-def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamEntry:
+def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamSection:
     entry = top.section(STREAM_KEYS, "streams", name)
     path = entry.optional("path")
     columns = entry.optional("columns") or []
@@ -271,7 +271,7 @@ def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamEntry
     ahead, site = entry.optional("max_ahead"), entry.optional("site")
     with entry.noting("site"):
         home_of(name, site, sites)
-    return StreamEntry(
+    return StreamSection(
         name,
         entry.text("format"),
         None if path is None else _located(path, folder),
@@ -287,12 +287,12 @@ def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamEntry
     )
 
 
-def _query(name: str, top: _Section, folder: Path, usual: Policy) -> QueryEntry:
+def _query(name: str, top: _Section, folder: Path, usual: Policy) -> QuerySection:
     entry = top.section(QUERY_KEYS, "queries", name)
     sink, path = entry.choice("sink", "table"), entry.optional("folder")
     if (sink == "folder") != (path is not None) and "sink" not in entry.wrong:
         entry.refuse("folder", JobError(f"{entry.at('folder')} belongs to the sink 'folder', and only to it"))
-    return QueryEntry(
+    return QuerySection(
         name,
         entry.text("cql"),
         entry.optional("plan"),

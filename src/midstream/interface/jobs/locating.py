@@ -14,7 +14,7 @@ _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedMistake:
     """A mistake with its place in the text, lines and columns counted from one; no line if it cannot be found."""
 
     mistake: Mistake
@@ -40,31 +40,31 @@ class Located:
         return {**record, "message": error.message, "detail": error.detail, "hint": error.hint}
 
 
-def locate(mistake: Mistake, text: str) -> Located:
+def locate(mistake: Mistake, text: str) -> LocatedMistake:
     """The mistake with its place in a job file's text."""
     lines = text.split("\n")
     at = _line_of(mistake.place, lines)
     if at is None:
-        return Located(mistake)
+        return LocatedMistake(mistake)
     error = mistake.error
     if isinstance(error, QueryError) and error.text is not None and error.line is not None and error.column is not None:
         return _within(mistake, lines, at, error.text.split("\n")[error.line - 1], error.column, error.line)
     if mistake.part:
         return _within(mistake, lines, at, mistake.part, 1, 1)
-    return Located(mistake, at + 1)
+    return LocatedMistake(mistake, at + 1)
 
 
-def _within(mistake: Mistake, lines: list[str], start: int, found: str, column: int, line: int) -> Located:
+def _within(mistake: Mistake, lines: list[str], start: int, found: str, column: int, line: int) -> LocatedMistake:
     """The place of a piece of a value: at the key's line or below, where multi-line texts go on."""
     likely = range(min(start + line - 1, len(lines) - 1), len(lines))
     for number in likely:
         after = lines[number].find("=") + 1 if number == start else 0
         place = lines[number].find(found, after)
         if place >= 0:
-            return Located(mistake, number + 1, place + column, lines[number])
+            return LocatedMistake(mistake, number + 1, place + column, lines[number])
         if number > start and _HEADER.match(lines[number]):
             break
-    return Located(mistake, start + 1)
+    return LocatedMistake(mistake, start + 1)
 
 
 def _line_of(place: str, lines: list[str]) -> int | None:

@@ -17,7 +17,7 @@ Write = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Answer:
+class ShellAnswer:
     """Writes rows until the limit, and counts all; a limit of 0 is none."""
 
     write: Write

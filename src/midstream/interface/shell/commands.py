@@ -16,7 +16,7 @@ from midstream.errors import InputError, QueryError
 from midstream.inputs import Duration
 from midstream.interface.cli.explain import explained
 from midstream.interface.cli.output import columns_as_json, table_as_json
-from midstream.interface.shell.answers import Answer, Write
+from midstream.interface.shell.answers import ShellAnswer, Write
 from midstream.interface.shell.statements import Statement, statements
 from midstream.interface.shell.streams import FileStream, FileStreams, arguments_of, declaration_of
 from midstream.optimizer.explanation import explain_plan
@@ -79,7 +79,7 @@ class Shell:
     def query(self, cql: str) -> None:
         """Answers a query; rows are shown as soon as they are known."""
         question = self._question(cql)
-        answer = Answer(self.write, self.limit)
+        answer = ShellAnswer(self.write, self.limit)
         shown = None if self.write_json is not None else answer.take
         table = run(
             question.plan, question.tables, question.catalog, plan=self.plan, batch_rows=BATCH_ROWS, results=shown
