@@ -78,6 +78,19 @@ def test_a_copy_has_the_same_files(tmp_path, folder, copy):
     assert run(tmp_path, copied, finish=True) == [1, 2, 3]
 
 
+def test_a_copy_whose_files_have_other_paths_has_the_same_files(tmp_path, folder):
+    copied = shutil.copytree(folder / "sub", tmp_path / "copied")
+    (copied / "c.csv").write_text("3,3\n")
+    assert run(tmp_path, copied, finish=True) == [1, 2, 3]
+
+
+def test_several_copies_of_a_file_are_refused(tmp_path, folder):
+    for place in ("one", "two"):
+        shutil.copytree(folder / "sub", tmp_path / "copied" / place)
+    with pytest.raises(JobError, match=r"cannot be told whether its file sub/b\.csv was read"):
+        run(tmp_path, tmp_path / "copied")
+
+
 def test_another_folder_has_other_files_of_the_same_names_and_sizes(tmp_path, folder):
     other = tmp_path / "other"
     other.mkdir()

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.checkpoint.addresses import files_at
-from midstream.checkpoint.ledger import Ledger
+from midstream.checkpoint.ledger import Delivered, Ledger
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.sinks import Delivery, Folder, folder
@@ -132,8 +132,8 @@ def test_a_sink_that_is_new_to_a_query_is_given_what_is_released_from_then_on(tm
 
 
 def test_a_sink_is_not_taken_for_a_new_one_because_its_first_results_were_interrupted(tmp_path):
-    record = tmp_path / "deliveries" / "record"
     with opened(tmp_path, Kept(1)) as session:
+        (record,) = (tmp_path / "deliveries").glob("record-*")
         before = record.read_bytes()
         with pytest.raises(OSError, match="away"):
             session.push("A", rows(1, 2))
@@ -213,6 +213,21 @@ def test_a_checkpoint_that_is_moved_keeps_its_identity_and_one_that_only_looks_l
     third = Ledger.open(files_at(str(moved))).origin
     assert third.identity != first.identity and third.history == first.history
     assert held(out) == Counter([1, 2, 3])
+
+
+def test_a_driver_that_goes_on_after_it_was_taken_for_dead_does_not_undo_the_record_of_the_next(tmp_path):
+    files = files_at(str(tmp_path))
+    stopped = Ledger.open(files, 1)
+    stopped.put(Delivered("q", "function", "x", 0, 5))
+    stopped.save()
+    following = Ledger.open(files, 2)
+    following.put(Delivered("q", "function", "x", 0, 9))
+    following.save()
+    stopped.put(Delivered("q", "function", "x", 0, 7))
+    stopped.save()
+    known = Ledger.stored(files)
+    assert known is not None and known.sinks["q", "function"].until == 9
+    assert Ledger.open(files, 3).sinks == known.sinks
 
 
 def held(out: Path, identity: str | None = None) -> Counter[int]:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import pytest
 
+from midstream.checkpoint.believed_time import BelievedTime
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.request_log import RequestLog
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.folder_sink import Folder
 from midstream.cluster.simulated.storage import SimulatedFiles
+from midstream.connectors.files.identity import KnownFolder
 from midstream.job.heartbeat import Heartbeat
 from midstream.lab.simulation.run import SimulationFailure
 from midstream.lab.simulation.simulate import simulate
@@ -91,3 +95,18 @@ def test_requests_that_are_forgotten_too_early_are_found_out(monkeypatch):
 
     monkeypatch.setattr(RequestLog, "answer", forgetful)
     found_out(monkeypatch, range(30), Troubles(kill=0.2))
+
+
+def test_files_that_are_read_again_because_their_folder_was_moved_are_found_out(monkeypatch):
+    monkeypatch.setattr(KnownFolder, "seen_from", lambda self, folder, present: [])
+    found_out(monkeypatch, range(10), Troubles(folder_change=0.2))
+
+
+def test_results_that_a_folder_has_twice_after_a_restore_are_found_out(monkeypatch):
+    monkeypatch.setattr(Folder, "_spans", lambda self, key: [])
+    found_out(monkeypatch, range(5, 15), Troubles(restore=0.15, kill=0.1))
+
+
+def test_a_clock_that_is_believed_at_once_is_found_out(monkeypatch):
+    monkeypatch.setattr(BelievedTime, "now", lambda self: this_process().now())
+    found_out(monkeypatch, range(20), Troubles(clock_step=0.3))

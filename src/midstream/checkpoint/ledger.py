@@ -4,7 +4,9 @@ Results leave in the order of their starts, and are released up to an instant. S
 exactly its results that start before one instant, and each delivery are those from there up to what is released since.
 Numbers of batches say nothing of that: a checkpoint that was restored counts the same numbers again with other rows.
 
-The record is one small file, written after sinks were called, by whichever cluster runs the job.
+The record is one small file, written after sinks were called, by whichever cluster runs the job. A driver that was
+unresponsive and is taken for dead may go on in the middle of writing, when another has delivered more. So each driver
+writes a record of its own, named by the number of its lease, and the one with the highest number is the record.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from midstream.checkpoint.origin import Origin
 from midstream.checkpoint.records_format import read, written
 from midstream.errors import MidstreamError
 
-LEDGER = "deliveries/record"
-"""The file with the record of deliveries."""
+FOLDER = "deliveries"
+RECORD = f"{FOLDER}/record-"
+"""What the names of records of deliveries begin with."""
 
 KIND, FORMAT_VERSION = "deliveries", 1
 
@@ -58,17 +61,20 @@ class Ledger:
 
     files: Files
     origin: Origin
+    epoch: int = 0
+    """The number of the lease under which it is written."""
     sinks: dict[Key, Delivered] = field(default_factory=dict)
     copied_from: Origin | None = None
     """Where a checkpoint was copied from that has not been opened since."""
     _saved: bytes = b""
 
     @staticmethod
-    def open(files: Files) -> Ledger:
+    def open(files: Files, epoch: int = 0) -> Ledger:
         """The record of a checkpoint, or an empty one; a copy of a checkpoint gets an identity of its own."""
         known = Ledger.stored(files)
         if known is None:
-            return Ledger(files, Origin.new(files))
+            return Ledger(files, Origin.new(files), epoch)
+        known.epoch = max(epoch, known.epoch)
         if known.origin.is_of(files):
             known.origin = known.origin.moved(files)
             return known
@@ -79,16 +85,25 @@ class Ledger:
     @staticmethod
     def stored(files: Files) -> Ledger | None:
         """The record as it is stored."""
+        while (newest := max(_numbers(files), default=None)) is not None:
+            name = files.full(_path(newest))
+            try:
+                content = unseal(KIND, FORMAT_VERSION, files.read(_path(newest)), name)
+            except MissingFile:
+                if max(_numbers(files), default=None) == newest:
+                    raise
+                continue  # a newer one has taken its place meanwhile
+            return Ledger._of(files, newest, content, name)
+        return None
+
+    @staticmethod
+    def _of(files: Files, epoch: int, content: Mapping[str, Any], name: str) -> Ledger:
         try:
-            sealed = files.read(LEDGER)
-        except MissingFile:
-            return None
-        name = files.full(LEDGER)
-        content = unseal(KIND, FORMAT_VERSION, sealed, name)
-        try:
-            return _ledger(files, content, sealed)
+            records = [read(Delivered, record) for record in content["sinks"]]
+            origin = read(Origin, content["origin"])
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(name, f"{type(error).__name__}: {error}") from error
+        return Ledger(files, origin, epoch, {(one.query, one.sink): one for one in records})
 
     def put(self, delivered: Delivered) -> None:
         """Remembers what a sink has had."""
@@ -99,14 +114,20 @@ class Ledger:
         records = [written(record) for _, record in sorted(self.sinks.items())]
         sealed = seal(KIND, FORMAT_VERSION, {"origin": written(self.origin), "sinks": records})
         if sealed != self._saved:
-            self.files.write_atomic(LEDGER, sealed, point="deliveries")
+            self.files.write_atomic(_path(self.epoch), sealed, point="deliveries")
+            if not self._saved:
+                for older in (number for number in _numbers(self.files) if number < self.epoch):
+                    self.files.delete(_path(older))
             self._saved = sealed
 
 
-def _ledger(files: Files, content: Mapping[str, Any], sealed: bytes) -> Ledger:
-    records = [read(Delivered, record) for record in content["sinks"]]
-    origin = read(Origin, content["origin"])
-    return Ledger(files, origin, {(one.query, one.sink): one for one in records}, _saved=sealed)
+def _path(epoch: int) -> str:
+    return f"{RECORD}{epoch:012d}"
+
+
+def _numbers(files: Files) -> list[int]:
+    names = (path.removeprefix(RECORD) for path in files.list(FOLDER) if path.startswith(RECORD))
+    return [int(name) for name in names if name.isdecimal()]
 
 
 def _is_beside(origin: Origin, files: Files) -> bool:

@@ -55,6 +55,11 @@ class Commits:
         """The checkpoint's files."""
         return self.store.files
 
+    @property
+    def epoch(self) -> int:
+        """The number of the lease; 0 without one."""
+        return 0 if self.lease is None else self.lease.epoch
+
     def check_lease(self) -> None:
         """Fails if somebody else drives the job by now."""
         if self.lease is not None:

@@ -44,7 +44,7 @@ def finish(job: Job) -> None:
 
 def is_delivered(job: Job) -> bool:
     """Whether the sinks of a finished job have been given its last results."""
-    return job.manifest is None or not job.deliveries.owes(job.files, job.manifest)
+    return job.manifest is None or not job.deliveries.owes(job.files, job.manifest, job.commits.epoch)
 
 
 def _waits(job: Job, before: Manifest) -> bool:

@@ -308,7 +308,7 @@ class Job:
 
     def deliver(self, manifest: Manifest | None) -> None:
         """Gives sinks what a manifest has released and they have not had."""
-        self.deliveries.deliver(self.files, manifest, self._released, self.commits.check_lease)
+        self.deliveries.deliver(self.files, manifest, self._released, self.commits.check_lease, self.commits.epoch)
 
     def _released(self, manifest: Manifest, name: str, since: int) -> tuple[Any, pa.Schema]:
         plan = self.queries[name].plan

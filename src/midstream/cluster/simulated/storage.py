@@ -51,6 +51,8 @@ class VolatileDisk:
     looking: Callable[[str], None] = lambda path: None
     renamed: Callable[[str], None] = lambda path: None
     operations: int = 0
+    copies: int = 0
+    """How often all of it was replaced by a copy, so that somebody could notice."""
     lock: RLock = field(default_factory=RLock, repr=False)
 
     def step(self) -> None:
@@ -181,6 +183,9 @@ class SimulatedFiles(Files):
         prefix = f"{dir}/" if dir else ""
         with self.disk.lock:
             return sorted([path for path in self.disk.seen if path.startswith(prefix)])
+
+    def fingerprint(self, path: str) -> str | None:
+        return str(self.disk.copies) if path in self.disk.seen else None
 
     def forget(self, path: str) -> None:
         self._maps.pop(path, None)

@@ -3,9 +3,10 @@
 A file is known by its path within the folder, its size and when it was last written, and manifests say which folder
 that was. If a stream's folder is another one, each file that was read is looked for:
 
-- where it was, if it is still there: within the new folder, or beside it;
+- where it was, if that lies within the new folder and it is still there;
 - under its old path in the new folder, or else under its old name anywhere in it: with the same size and the same time
-  it is the file, moved; with the same bytes as the one that is still where it was, it is a copy.
+  it is the file, moved, or a copy if it has the same bytes as the one that is still where it was;
+- where it was, beside the new folder.
 
 What cannot be told by this is refused: a file of an old name, but another size or time, whose old one is gone. So no
 file is read twice, and none is taken for another. Files that are not in the new folder stay known, by their paths from
@@ -54,15 +55,20 @@ class KnownFolder:
         here = present.get(file.path)
         if here is not None and _mark(here) == _mark(file):
             return file.path
+        alike, stayed = moved.get(_mark(file), ()), os.path.relpath(old, folder)
+        if stayed in present:
+            return stayed
         if os.path.exists(old):
-            copied = here is not None and here.size == file.size and _alike(old, os.path.join(folder, file.path))
-            return file.path if copied else os.path.relpath(old, folder)
-        alike = moved.get(_mark(file), ())
+            same = [file.path] if here is not None and here.size == file.size else list(alike)
+            copies = [path for path in same if _alike(old, os.path.join(folder, path))]
+            if len(copies) > 1:
+                raise self._cannot_tell(folder, file, None, copies)
+            return copies[0] if copies else stayed
         if len(alike) == 1:
             return alike[0]
         if here is not None or alike:
             raise self._cannot_tell(folder, file, here, alike)
-        return os.path.relpath(old, folder)
+        return stayed
 
     def _cannot_tell(self, folder: str, file: SourceFile, here: SourceFile | None, alike: Sequence[str]) -> JobError:
         if here is None:
@@ -72,7 +78,7 @@ class KnownFolder:
         return JobError(
             f"stream {self.stream} has another folder than before, {folder}, and it cannot be told whether its file "
             f"{file.path} was read",
-            detail=f"it was read from {self.folder}, where it is no more, with {file.size:,} bytes; {detail}",
+            detail=f"it was read from {self.folder}, with {file.size:,} bytes; {detail}",
             hint="keep the times of files when they are moved (mv, cp -p, rsync -t); to read another folder from its "
             "beginning, give the stream another name or the job a new checkpoint",
         )

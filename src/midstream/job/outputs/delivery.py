@@ -23,7 +23,7 @@ from midstream.algebra.quantities import instant
 from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_TIME
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.identities import name_of_identity
-from midstream.checkpoint.ledger import LEDGER, Delivered, Ledger
+from midstream.checkpoint.ledger import Delivered, Ledger
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.retention import kept_from
 from midstream.checkpoint.stored_results import stored_results
@@ -76,10 +76,13 @@ class Deliveries:
         """Forgets the record: somebody else may go on with it."""
         self.ledger = None
 
-    def open(self, files: Files, manifest: Manifest | None) -> Ledger | None:
-        """The record of a checkpoint, taken up where its newest manifest is; None where nobody needs one."""
-        if self.ledger is None and (self.sinks or files.exists(LEDGER)):
-            self.ledger = Ledger.open(files)
+    def open(self, files: Files, manifest: Manifest | None, epoch: int) -> Ledger | None:
+        """The record of a checkpoint, taken up where its newest manifest is; None where nobody needs one.
+
+        `epoch` is the number of the lease under which it is written.
+        """
+        if self.ledger is None and (self.sinks or Ledger.stored(files) is not None):
+            self.ledger = Ledger.open(files, epoch)
             self._warn_of_copy(self.ledger)
             if manifest is not None:
                 self._settle(self.ledger, manifest)
@@ -107,13 +110,13 @@ class Deliveries:
             _warn_of_replaced(record, files, manifest)
 
     def deliver(
-        self, files: Files, manifest: Manifest | None, released: Released, may_write: Callable[[], None]
+        self, files: Files, manifest: Manifest | None, released: Released, may_write: Callable[[], None], epoch: int
     ) -> None:
         """Gives sinks what a manifest has released and they have not had; what they had is recorded.
 
         `may_write` fails if somebody else keeps the record by now.
         """
-        ledger = self.open(files, manifest)
+        ledger = self.open(files, manifest, epoch)
         if ledger is None:
             return
         read = cache(lambda query, since, until: released(_up_to(known, query, until), query, since))
@@ -136,9 +139,9 @@ class Deliveries:
             may_write()
             ledger.save()
 
-    def owes(self, files: Files, manifest: Manifest) -> bool:
+    def owes(self, files: Files, manifest: Manifest, epoch: int) -> bool:
         """Whether a sink has not had all that a manifest has released."""
-        ledger = self.open(files, manifest)
+        ledger = self.open(files, manifest, epoch)
         keys = [(query, name) for query, name, _ in self._declared()]
         known = [] if ledger is None else [ledger.sinks[key] for key in keys if key in ledger.sinks]
         return any(record.identity == "" or record.until < _released(manifest, record) for record in known)

@@ -16,8 +16,10 @@ from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import running_as
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.folder_sink import Folder
 from midstream.job.outputs.results import results_of_query
 from midstream.job.queries.sharing_plan import ALWAYS
+from midstream.lab.simulation.edges import held_by_identity
 from midstream.lab.simulation.run import SimulatedRun
 from midstream.lab.simulation.workload import SCHEMA, STREAMS
 from midstream.language import parse
@@ -37,6 +39,7 @@ def judge(run: SimulatedRun) -> None:
         accepted = _accepted(run)
         _require_dead_letters(run, store, manifest, accepted)
         _require_requests(run)
+        _require_kept(run, manifest)
         for name, entry in manifest.queries.items():
             if entry.status == "running":
                 _require_results(run, store, manifest, name, accepted)
@@ -83,6 +86,13 @@ def _require_dead_letters(
         raise run.failure(f"{late} rows came late, {record} were counted, and {kept} are dead letters")
 
 
+def _require_kept(run: SimulatedRun, manifest: Manifest) -> None:
+    """Nothing has outlived its retention, whatever clocks said for a moment."""
+    removed = {name: account.removed for name, account in manifest.accounts.items() if account.removed is not None}
+    if removed or manifest.outputs.removed_dead_letters is not None:
+        raise run.failure(f"these were removed, too early: {removed}, {manifest.outputs.removed_dead_letters}")
+
+
 def _require_requests(run: SimulatedRun) -> None:
     """No request shows its effect in two batches, and none in a manifest that nobody asked for."""
     batches: dict[str, set[int]] = {}
@@ -124,7 +134,7 @@ def _require_results(
             raise run.failure(f"query {name}: {difference}")
     elif Counter(map(str, given.to_pylist())) != Counter(map(str, wanted.to_pylist())):
         raise run.failure(f"query {name} gave {given.to_pylist()}, not {wanted.to_pylist()}")
-    _require_delivered(run, name, got)
+    _require_delivered(run, name, got, manifest)
 
 
 def _catalog(inputs: Mapping[str, pa.Table]) -> Any:
@@ -168,10 +178,18 @@ def cut(table: pa.Table, since: int) -> pa.Table:
     return kept.set_column(place, "valid_from", starts)
 
 
-def _require_delivered(run: SimulatedRun, name: str, got: pa.Table) -> None:
-    """Sinks were given every result, and the same ones whenever a batch was delivered again."""
+def _require_delivered(run: SimulatedRun, name: str, got: pa.Table, manifest: Manifest) -> None:
+    """Sinks were given every result once, as far as they can tell."""
     if name not in run.texts:
         return
+    if run.in_folder(name):
+        _require_held(run, name, got, manifest)
+    elif not run.restored:
+        _require_given(run, name, got)
+
+
+def _require_given(run: SimulatedRun, name: str, got: pa.Table) -> None:
+    """A function was given every result, and the same ones whenever a batch was delivered again."""
     total: Counter[str] = Counter()
     for (query, batch_id), tables in run.delivered.items():
         if query != name:
@@ -182,3 +200,14 @@ def _require_delivered(run: SimulatedRun, name: str, got: pa.Table) -> None:
         total += contents[0]
     if run.texts[name] == run.workload.queries[name] and total != Counter(map(str, got.to_pylist())):
         raise run.failure(f"the sink of {name} was given {total.total()} results of {got.num_rows}")
+
+
+def _require_held(run: SimulatedRun, name: str, got: pa.Table, manifest: Manifest) -> None:
+    """The folder has every result of a query once, and none of another query of its name beside what that released."""
+    held = held_by_identity(Folder(run.world.results_uri))
+    found, wanted = held.get(manifest.account(name).identity or "", Counter()), Counter(map(str, got.to_pylist()))
+    if found != wanted:
+        raise run.failure(
+            f"the folder has {found.total()} results of {name}, of {wanted.total()}: {wanted - found} are missing, and "
+            f"{found - wanted} should not be there"
+        )

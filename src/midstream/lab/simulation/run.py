@@ -7,6 +7,7 @@ seen of every manifest is kept, because later ones must not say otherwise.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -24,7 +25,9 @@ from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.simulated.cluster import FileSource, SimulatedBackend
 from midstream.cluster.simulated.processes import Actor
 from midstream.errors import InternalError, JobError, MidstreamError
-from midstream.lab.simulation.workload import LATENESS, OTHER_TEXT, SCHEMA, STREAMS, Workload
+from midstream.job.outputs.delivery import Sink
+from midstream.lab.simulation.edges import Copy, FlakyFolder, SourceFolders
+from midstream.lab.simulation.workload import BY_ROWS, LATENESS, OTHER_TEXT, SCHEMA, STREAMS, Workload
 from midstream.lab.simulation.world import Troubles, World
 
 TURNS = 60
@@ -78,12 +81,19 @@ class SimulatedRun:
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Requests, and what was answered, by number."""
     finished: bool = False
+    copy: Copy | None = None
+    restored: bool = False
+    """Whether the checkpoint was ever restored from a copy."""
 
     def __post_init__(self) -> None:
         self.world = World(self.seed, self.troubles)
         self.random = Random(f"{self.seed} run")
         self.workload = Workload.drawn(self.random)
-        self.sources = {name: FileSource(SCHEMA, self.workload.at_once) for name in STREAMS}
+        if self.world.troubles.restore:
+            self.workload.expect_restores()
+        at_once, of_seed = self.workload.at_once, SourceFolders.of_seed
+        self.sources = {name: FileSource(SCHEMA, at_once) for name in STREAMS}
+        self.folders = of_seed(self.seed, at_once) if self.workload.source_folders else None
         self.texts = dict(self.workload.queries)
         self.hidden = {name: list(files.items()) for name, files in self.workload.files.items()}
         self.files: Files = CheckpointStore(self.world.uri).files
@@ -97,10 +107,10 @@ class SimulatedRun:
                 self.world.settle_down()
             elif turn == LONG_CALM:
                 # A driver that has lost its lease and has nothing to commit does not end by itself.
-                for actor in list(self.world.actors):
-                    self.world.kill(actor)
+                self.world.kill_all()
             elif turn < TURNS:
                 self.world.disturb()
+                self._disturb_edges()
                 self._ask()
             self._feed(turn)
             self._read_answers()
@@ -108,8 +118,7 @@ class SimulatedRun:
         else:
             raise self.failure("the job does not come to its end")
         self._read_answers()
-        for actor in list(self.world.actors):
-            self.world.kill(actor)
+        self.world.kill_all()
 
     def failure(self, why: str) -> SimulationFailure:
         """What is raised, with what led to it."""
@@ -121,10 +130,49 @@ class SimulatedRun:
         for name, waiting in self.hidden.items():
             while waiting and (turn >= TURNS or self.random.random() < 0.15):
                 path, rows = waiting.pop(0)
-                self.sources[name].files[path] = rows
+                if self.folders is None:
+                    self.sources[name].files[path] = rows
+                else:
+                    self.folders.put(name, path, rows)
+            if self.folders is not None and (turn >= TURNS or self.random.random() < 0.3):
+                self.folders.show(name)
         replaced = self.workload.replaced
         if replaced is not None and turn == TURNS // 2 and replaced in self.texts:
             self.texts[replaced] = OTHER_TEXT
+
+    def _disturb_edges(self) -> None:
+        """Has something happen to where rows come from, or to the checkpoint, perhaps."""
+        troubles, name = self.world.troubles, self.random.choice(STREAMS)
+        if self.folders is not None and self._chance(troubles.folder_change):
+            self.world.kill_all()
+            self.world.note(f"the folder of {name} is {self.folders.change(name, self.random)}")
+        if self.folders is not None and self._chance(troubles.folder_away):
+            self.world.note(f"the folder of {name} is away")
+            self.folders.hide(name)
+        if self._chance(troubles.restore):
+            self.world.kill_all()
+            if self.copy is None or self._chance(0.3):
+                self._copy()
+            else:
+                self._restore(self.copy)
+
+    def _copy(self) -> None:
+        disk = self.world.disk
+        with running_as(self.world.user):
+            newest = max(CheckpointStore(self.world.uri).batch_ids(), default=-1)
+        self.world.note(f"the checkpoint is copied with batch {newest}")
+        self.copy = Copy(dict(disk.seen), newest, dict(self.answers))
+
+    def _restore(self, copy: Copy) -> None:
+        """Puts a copy into the place of the checkpoint; what was done since is forgotten by all but sinks."""
+        disk = self.world.disk
+        for worker in self.world.workers:
+            self.world.crash_worker(worker)
+        self.world.note(f"the checkpoint is restored with batch {copy.batch}")
+        disk.seen, disk.safe = dict(copy.content), dict(copy.content)
+        disk.copies += self.random.choice([0, 1])
+        self.seen, self.answers = {n: seen for n, seen in self.seen.items() if n <= copy.batch}, dict(copy.answers)
+        self.restored = True
 
     def _read_answers(self) -> None:
         """Takes the answers that have come."""
@@ -232,9 +280,13 @@ class SimulatedRun:
             on=backend,
             slots=self.workload.slots if actor.random.random() < 0.3 or not self.seen else None,
             retained=self.workload.retained,
+            retention=self.workload.retention or None,
         )
         for name, source in self.sources.items():
-            session.stream(name, source, lateness=LATENESS)
+            if self.folders is None:
+                session.stream(name, source, lateness=LATENESS)
+            else:
+                self.folders.declare(session, name, LATENESS)
         absent = bool(self.seen) and not self.world.calm and self._chance(self.world.troubles.sinks_absent)
         if absent:
             self.without_sinks.add(actor.number)
@@ -266,13 +318,25 @@ class SimulatedRun:
             # One that was given up is answered, and stays until a batch can tell of it.
             return self.answers.keys() >= set(numbers_in(self.files, REQUESTS))
 
-    def _sink(self, name: str) -> Callable[[pa.Table, int], None]:
+    def _sink(self, name: str) -> Sink:
+        def fails() -> bool:
+            return not self.world.calm and self._chance(self.world.troubles.sink_failure)
+
         def write(results: pa.Table, batch_id: int) -> None:
-            if not self.world.calm and self.random.random() < self.world.troubles.sink_failure:
+            if fails():
                 raise SinkFailure("the sink is away")
             self.delivered.setdefault((name, batch_id), []).append(results)
 
+        if self.in_folder(name):
+            return FlakyFolder(self.world.results_uri, fails, lambda: SinkFailure("the folder is away"))
         return write
+
+    def in_folder(self, name: str) -> bool:
+        """Whether a query's results go into a folder.
+
+        If the checkpoint may be restored, only of those that are the same rows when their input comes again.
+        """
+        return self.workload.sink_folder and (not self.world.troubles.restore or name in BY_ROWS)
 
     def _observe(self) -> None:
         """Keeps what the newest manifest says; of a batch that was seen before it must be the same."""
@@ -290,7 +354,10 @@ class SimulatedRun:
 def seen_in(files: Files, manifest: Manifest) -> Seen:
     """What a manifest says."""
     return Seen(
-        {name: frozenset(file.path for file in sources_of(files, manifest, name)) for name in STREAMS},
+        {
+            name: frozenset(os.path.basename(file.path) for file in sources_of(files, manifest, name))
+            for name in STREAMS
+        },
         dict(manifest.streams.registers),
         {name: account.sharing for name, account in manifest.accounts.items()},
         {name: entry.cql for name, entry in manifest.queries.items()},

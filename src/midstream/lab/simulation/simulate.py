@@ -26,6 +26,10 @@ def simulate(seed: int, troubles: Troubles | None = None) -> SimulatedRun:
     """Runs and judges a seed; raises a `SimulationFailure` that says what was wrong."""
     with quiet():
         run = SimulatedRun(seed, troubles)
-        run.run()
-        judge(run)
+        try:
+            run.run()
+            judge(run)
+        finally:
+            if run.folders is not None:
+                run.folders.remove()
     return run

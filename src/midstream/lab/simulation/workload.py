@@ -41,6 +41,9 @@ QUERIES = {
     " WHERE A.k = B.k) AS d GROUP BY g",
     "finer": "SELECT ISTREAM B.v, COUNT(*) AS n FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k GROUP BY B.v, A.v",
 }
+BY_ROWS = ("join", "three", "keys", "union", "pairs", "changes", "gone", "finer", "sequence")
+"""The queries whose results are the same rows whatever batches their input comes in; of others snapshots are."""
+
 OTHER_TEXT = "SELECT A.k, A.v FROM A [RANGE 20], C [RANGE 10] WHERE A.k = C.k AND A.v > 1"
 """What a query is replaced by."""
 
@@ -84,6 +87,12 @@ class Workload:
     adaptive: Policy | Mode = "off"
     """How queries adapt that are declared."""
     requests: list[dict[str, Any]] = field(default_factory=list)
+    source_folders: bool = False
+    """Whether rows come from folders."""
+    sink_folder: bool = False
+    """Whether results go into a folder."""
+    retention: dict[str, str] = field(default_factory=dict)
+    """What is kept for a time that is longer than any run."""
 
     @staticmethod
     def drawn(random: Random) -> Workload:
@@ -101,7 +110,18 @@ class Workload:
             random.choice([1, 1, 2, None]),
             random.choice([None, None, random.choice(sorted(queries))]),
             random.choice(["off", EAGER, replace(EAGER, per_slot=True), replace(EAGER, verify=5)]),
+            source_folders=random.random() < 0.5,
+            sink_folder=random.random() < 0.5,
+            retention=random.choice([{}, {"results": "30 days", "dead_letters": "30 days", "replaced": "30 days"}]),
         )
+
+    def expect_restores(self) -> None:
+        """Makes results the same rows when their input comes again, those of one query at least."""
+        self.at_once = 1  # one file of a stream at a time: so the same rows are late
+        self.sink_folder = True
+        if not any(name in BY_ROWS for name in self.queries):
+            self.coming.pop("join", None)
+            self.queries["join"] = QUERIES["join"]
 
     def draw_request(self, random: Random, number: int, known: set[str]) -> dict[str, Any]:
         """Something that people ask; it may be refused."""

@@ -23,7 +23,8 @@ from midstream.cluster.simulated.tasks import TaskKilled, Worker
 class Troubles:
     """How often what goes wrong: the first ones per turn, the others per operation or message.
 
-    `sinks_absent` is how often a program runs the job without sinks.
+    `sinks_absent` is how often a program runs the job without sinks. `clock_step` sets a clock by more than a year, for
+    a moment. `folder_change` and `folder_away` are of folders that rows come from; `restore` of the checkpoint.
     """
 
     kill: float = 0.0
@@ -32,6 +33,10 @@ class Troubles:
     power_loss: float = 0.0
     worker_crash: float = 0.0
     clock_jump: float = 0.0
+    clock_step: float = 0.0
+    folder_change: float = 0.0
+    folder_away: float = 0.0
+    restore: float = 0.0
     disk_full: float = 0.0
     disk_failure: float = 0.0
     lying_rename: float = 0.0
@@ -52,6 +57,10 @@ class Troubles:
             "power_loss": 0.04,
             "worker_crash": 0.1,
             "clock_jump": 0.05,
+            "clock_step": 0.05,
+            "folder_change": 0.04,
+            "folder_away": 0.03,
+            "restore": 0.06,
             "disk_full": 0.03,
             "disk_failure": 0.004,
             "lying_rename": 0.01,
@@ -84,11 +93,13 @@ class World:
             reordering=self.troubles.reordering,
         )
         self.simulation = Simulation(seed, link)
-        self.disk = VolatileDisk()
-        self.disk.before = lambda number: self._operate(changing=True)
-        self.disk.looking = lambda path: self._operate(changing=False)
-        self.disk.renamed = self._after_rename
+        self.disk, self.results_disk = VolatileDisk(), VolatileDisk()
+        for disk in (self.disk, self.results_disk):
+            disk.before = lambda number: self._operate(changing=True)
+            disk.looking = lambda path: self._operate(changing=False)
+            disk.renamed = self._after_rename
         self.uri = insert(f"world-{seed}", self.disk)
+        self.results_uri = insert(f"results-{seed}", self.results_disk)
         self.hosts = [Host(name, ahead=self.random.choice([0.0, -3600.0, 86400.0])) for name in ("north", "south")]
         self.actors: list[Actor] = []
         self.started = 0
@@ -167,6 +178,22 @@ class World:
         if actor.name in self.simulation.machines:
             self.simulation.crash(actor.name)
 
+    def kill_all(self) -> None:
+        """Ends all driver processes."""
+        for actor in list(self.actors):
+            self.kill(actor)
+
+    def step_clock(self, host: Host) -> None:
+        """Sets a clock by more than a year, and back before anybody can take it for right."""
+        step, seconds = self.random.choice([-1.0, 1.0]) * 400 * 86400.0, self.random.uniform(1.0, 200.0)
+        self.note(f"the clock of {host.name} steps by {step:.0f} for {seconds:.0f}")
+        host.ahead += step
+
+        def back() -> None:
+            host.ahead -= step
+
+        self.simulation.at(self.simulation.now + seconds, back)
+
     def stop(self, actor: Actor, seconds: float) -> None:
         """Stops a process for some time, as a signal or a long pause does."""
         self.note(f"{actor.name} stops for {seconds:.0f}")
@@ -188,8 +215,9 @@ class World:
         for actor in list(self.actors):
             actor.kill()
             self._forget(actor)
-        left = self.disk.after_power_loss(at_random(self.random.getrandbits(32)))
-        self.disk.seen, self.disk.safe = left.seen, left.safe
+        for disk in (self.disk, self.results_disk):
+            left = disk.after_power_loss(at_random(self.random.getrandbits(32)))
+            disk.seen, disk.safe = left.seen, left.safe
         for name in self.workers:
             self.crash_worker(name)
         for host in self.hosts:
@@ -210,6 +238,8 @@ class World:
             self.crash_worker(random.choice(self.workers))
         if random.random() < troubles.clock_jump:
             random.choice(self.hosts).ahead += random.choice([-7200.0, 3.0, 7200.0])
+        if random.random() < troubles.clock_step:
+            self.step_clock(random.choice(self.hosts))
         if random.random() < troubles.disk_full:
             self.note("the disk is full")
             self.full_until = self.simulation.now + random.uniform(1, 60)
