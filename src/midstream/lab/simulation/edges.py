@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.folder_sink import Folder
 from midstream.cluster.sinks import Delivery
+from midstream.connectors.files.listing import is_unfinished
 
 SCHEMA_TEXT = "k BIGINT, v BIGINT, ts BIGINT"
 FIRST_WRITTEN = 1_700_000_000
@@ -125,6 +126,8 @@ def held_by_identity(folder: Folder) -> dict[str, Counter[str]]:
     """The rows in a folder of results, by the identities of their queries."""
     found: dict[str, Counter[str]] = {}
     for path in folder.files.list(""):
+        if is_unfinished(path):
+            continue
         table = pq.read_table(pa.BufferReader(folder.files.read(path)), partitioning=None)
         identity = json.loads(table.schema.metadata[b"midstream"])["query_identity"]
         found.setdefault(identity, Counter()).update(map(str, table.to_pylist()))
@@ -137,5 +140,5 @@ class Copy:
 
     content: dict[str, bytes]
     batch: int
-    """The newest batch in it; -1 if there is none."""
+    """The newest batch in it."""
     answers: dict[str, dict[str, Any]]

@@ -149,6 +149,8 @@ class SimulatedRun:
         if self.folders is not None and self._chance(troubles.folder_away):
             self.world.note(f"the folder of {name} is away")
             self.folders.hide(name)
+        if self.seen and self._chance(troubles.clock_step):  # the first batch has no other time to go by
+            self.world.step_clock()
         if self._chance(troubles.restore):
             self.world.kill_all()
             if self.copy is None or self._chance(0.3):
@@ -159,7 +161,9 @@ class SimulatedRun:
     def _copy(self) -> None:
         disk = self.world.disk
         with running_as(self.world.user):
-            newest = max(CheckpointStore(self.world.uri).batch_ids(), default=-1)
+            newest = max(CheckpointStore(self.world.uri).batch_ids(), default=None)
+        if newest is None:
+            return  # a copy of nothing continues nothing
         self.world.note(f"the checkpoint is copied with batch {newest}")
         self.copy = Copy(dict(disk.seen), newest, dict(self.answers))
 

@@ -183,8 +183,9 @@ class World:
         for actor in list(self.actors):
             self.kill(actor)
 
-    def step_clock(self, host: Host) -> None:
+    def step_clock(self) -> None:
         """Sets a clock by more than a year, and back before anybody can take it for right."""
+        host = self.random.choice(self.hosts)
         step, seconds = self.random.choice([-1.0, 1.0]) * 400 * 86400.0, self.random.uniform(1.0, 200.0)
         self.note(f"the clock of {host.name} steps by {step:.0f} for {seconds:.0f}")
         host.ahead += step
@@ -238,8 +239,6 @@ class World:
             self.crash_worker(random.choice(self.workers))
         if random.random() < troubles.clock_jump:
             random.choice(self.hosts).ahead += random.choice([-7200.0, 3.0, 7200.0])
-        if random.random() < troubles.clock_step:
-            self.step_clock(random.choice(self.hosts))
         if random.random() < troubles.disk_full:
             self.note("the disk is full")
             self.full_until = self.simulation.now + random.uniform(1, 60)
