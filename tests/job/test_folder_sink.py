@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from tests.job.many import Many
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.api import ask
-from midstream.cluster.sinks import Delivery, digest_of, folder
+from midstream.cluster.simulated.storage import NOTHING, VolatileDisk, insert
+from midstream.cluster.sinks import Delivery, Folder, digest_of, folder
 from midstream.errors import JobError
 
 TABLE = pa.table({"k": [1, 2], "ts": [1, 2]})
@@ -125,3 +127,23 @@ def test_a_digest_is_of_rows_in_any_order_also_of_values_with_parts():
     table = pa.table({"k": [1, None, 3], "l": [[1], None, [2, 3]], "s": [{"a": 1}, {"a": None}, {"a": 2}]})
     assert digest_of(table) == digest_of(table.take([2, 0, 1])) != digest_of(table.take([2, 0, 0]))
     assert digest_of(table.slice(0, 0)) == digest_of(pa.table({"other": []}))
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same process", "another process"])
+def test_results_that_are_not_written_again_are_safe(same):
+    """A name that was given before an error may be lost with the power, unless its folder is synced."""
+    disk = VolatileDisk()
+    uri = insert("results-that-are-safe", disk)
+    due = Delivery("q", "identity", "one", "one", 0, 0, 5, TABLE.schema)
+
+    def fails(path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    disk.renamed = fails
+    first = Folder(uri)
+    with pytest.raises(JobError, match="cannot write"):
+        first.deliver(TABLE, due)
+    disk.renamed = lambda path: None
+    (first if same else Folder(uri)).deliver(TABLE, due)
+    left = disk.after_power_loss(NOTHING).seen
+    assert sorted(left) == sorted(disk.seen) and len(left) == 1

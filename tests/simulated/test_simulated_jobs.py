@@ -18,7 +18,7 @@ from midstream.connectors.files.identity import KnownFolder
 from midstream.job.heartbeat import Heartbeat
 from midstream.lab.simulation.run import SimulationFailure
 from midstream.lab.simulation.simulate import simulate
-from midstream.lab.simulation.world import Troubles
+from midstream.lab.simulation.world import Edges, Troubles
 
 SEEDS = 6
 MANY_SEEDS = 10_000
@@ -99,14 +99,14 @@ def test_requests_that_are_forgotten_too_early_are_found_out(monkeypatch):
 
 def test_files_that_are_read_again_because_their_folder_was_moved_are_found_out(monkeypatch):
     monkeypatch.setattr(KnownFolder, "seen_from", lambda self, folder, present: [])
-    found_out(monkeypatch, range(10), Troubles(folder_change=0.2))
+    found_out(monkeypatch, range(10), Troubles(edges=Edges(folder_change=0.2)))
 
 
 def test_results_that_a_folder_has_twice_after_a_restore_are_found_out(monkeypatch):
     monkeypatch.setattr(Folder, "_spans", lambda self, key: [])
-    found_out(monkeypatch, range(5, 15), Troubles(restore=0.15, kill=0.1))
+    found_out(monkeypatch, range(5, 15), Troubles(kill=0.1, edges=Edges(restore=0.15)))
 
 
 def test_a_clock_that_is_believed_at_once_is_found_out(monkeypatch):
     monkeypatch.setattr(BelievedTime, "now", lambda self: this_process().now())
-    found_out(monkeypatch, range(20), Troubles(clock_step=0.3))
+    found_out(monkeypatch, range(20), Troubles(edges=Edges(clock_step=0.3)))

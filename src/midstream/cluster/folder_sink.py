@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,12 +97,17 @@ class Folder:
             self._had[key] = _merged([*self._spans(key), (since, until)])
 
     def _put(self, name: str, table: pa.Table) -> None:
-        with suppress(AlreadyThere):
+        try:
             self.files.write_atomic(name, parquet_bytes(table), only_if_absent=True, point="sink")
+        except AlreadyThere:
+            self.files.sync("")  # whoever wrote it may have been interrupted before its name was safe
 
     def _spans(self, key: str) -> list[Span]:
         if key not in self._had:
-            self._had[key] = _merged([(file.since, file.until) for file in self._held(key)])
+            held = list(self._held(key))
+            if held:
+                self.files.sync("")  # what is not written again must be safe
+            self._had[key] = _merged([(file.since, file.until) for file in held])
         return self._had[key]
 
     def _held(self, key: str) -> Iterator[Held]:

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,45 +23,72 @@ import pyarrow.parquet as pq
 
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.folder_sink import Folder
+from midstream.cluster.simulated.cluster import FileSource
 from midstream.cluster.sinks import Delivery
 from midstream.connectors.files.listing import is_unfinished
+from midstream.lab.simulation.workload import SCHEMA
 
 SCHEMA_TEXT = "k BIGINT, v BIGINT, ts BIGINT"
 FIRST_WRITTEN = 1_700_000_000
 
 
-@dataclass(slots=True)
-class SourceFolders:
-    """The folders of streams: where each is, and by which path it is declared."""
+class Sources:
+    """Where streams come from: files in memory, which nothing happens to."""
 
-    place: Path
-    at_once: int | None
-    folders: dict[str, Path] = field(default_factory=dict)
-    parents: set[str] = field(default_factory=set)
-    """The streams that are declared by the folder above theirs, in which there is nothing else."""
-    hidden: set[str] = field(default_factory=set)
-    written: int = 0
-
-    @staticmethod
-    def of_seed(seed: int, at_once: int | None) -> SourceFolders:
-        """Empty folders, at a place that a seed has whenever this process runs it."""
-        place = Path(tempfile.gettempdir()) / f"midstream-simulation-{os.getpid()}-{seed}"
-        shutil.rmtree(place, ignore_errors=True)
-        return SourceFolders(place, at_once)
-
-    def remove(self) -> None:
-        """Removes all of it."""
-        shutil.rmtree(self.place, ignore_errors=True)
+    def __init__(self, at_once: int | None) -> None:
+        self.at_once = at_once
+        self.files: dict[str, FileSource] = {}
 
     def declare(self, session: CheckpointSession, name: str, lateness: int) -> None:
         """Opens a stream."""
+        session.stream(name, self._source(name), lateness=lateness)
+
+    def put(self, name: str, path: str, rows: pa.Table) -> None:
+        """Adds a file, younger than all others."""
+        self._source(name).files[path] = rows
+
+    def change(self, name: str, random: Random) -> str | None:
+        """Moves or copies a folder, or has it declared by another path; says what it did, if there is one."""
+        return None
+
+    def hide(self, name: str) -> str | None:
+        """Takes a folder away for a time; says so, if there is one."""
+        return None
+
+    def show(self, name: str) -> None:
+        """Has a folder be there again."""
+
+    def remove(self) -> None:
+        """Removes all of it."""
+
+    def _source(self, name: str) -> FileSource:
+        return self.files.setdefault(name, FileSource(SCHEMA, self.at_once))
+
+
+class SourceFolders(Sources):
+    """The folders of streams: where each is, and by which path it is declared."""
+
+    def __init__(self, at_once: int | None, seed: int) -> None:
+        super().__init__(at_once)
+        # A seed has the same place whenever this process runs it.
+        self.place = Path(tempfile.gettempdir()) / f"midstream-simulation-{os.getpid()}-{seed}"
+        self.folders: dict[str, Path] = {}
+        self.parents: set[str] = set()
+        """The streams that are declared by the folder above theirs, in which there is nothing else."""
+        self.hidden: set[str] = set()
+        self.written = 0
+        self.remove()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def declare(self, session: CheckpointSession, name: str, lateness: int) -> None:
         folder = self._folder(name)
         path = folder.parent if name in self.parents else folder
         options = {} if self.at_once is None else {"maxFilesPerTrigger": str(self.at_once)}
         session.open_stream(name, "parquet", path=str(path), schema=SCHEMA_TEXT, options=options, lateness=lateness)
 
     def put(self, name: str, path: str, rows: pa.Table) -> None:
-        """Adds a file, younger than all others, also while nobody can see it."""
         folder = _away(self._folder(name)) if name in self.hidden else self._folder(name)
         self.written += 1
         pq.write_table(rows, folder / f"_{path}")
@@ -69,7 +96,6 @@ class SourceFolders:
         os.rename(folder / f"_{path}", folder / path)
 
     def change(self, name: str, random: Random) -> str:
-        """Moves or copies a folder as somebody may who has stopped the job, or names it otherwise; says what it did."""
         self.show(name)
         folder = self._folder(name)
         how = random.choice(["moved", "copied", "declared by another path"])
@@ -82,15 +108,14 @@ class SourceFolders:
         self.folders[name] = new
         return how
 
-    def hide(self, name: str) -> None:
-        """Takes a folder away for a time, as an unmounted disk does."""
+    def hide(self, name: str) -> str:
         folder = self._folder(name)
         if name not in self.hidden:
             os.rename(folder, _away(folder))
             self.hidden.add(name)
+        return "away"
 
     def show(self, name: str) -> None:
-        """Has a folder be there again."""
         if name in self.hidden:
             os.rename(_away(self._folder(name)), self._folder(name))
             self.hidden.remove(name)
@@ -142,3 +167,11 @@ class Copy:
     batch: int
     """The newest batch in it."""
     answers: dict[str, dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Copies:
+    """The newest copy of a checkpoint, and whether one was ever put into its place."""
+
+    newest: Copy | None = None
+    restored: bool = False

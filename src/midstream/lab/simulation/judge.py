@@ -184,7 +184,7 @@ def _require_delivered(run: SimulatedRun, name: str, got: pa.Table, manifest: Ma
         return
     if run.in_folder(name):
         _require_held(run, name, got, manifest)
-    elif not run.restored:
+    elif not run.copies.restored:
         _require_given(run, name, got)
 
 

@@ -22,13 +22,13 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import running_as
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.cluster.simulated.cluster import FileSource, SimulatedBackend
+from midstream.cluster.simulated.cluster import SimulatedBackend
 from midstream.cluster.simulated.processes import Actor
 from midstream.errors import InternalError, JobError, MidstreamError
 from midstream.job.outputs.delivery import Sink
-from midstream.lab.simulation.edges import Copy, FlakyFolder, SourceFolders
-from midstream.lab.simulation.workload import BY_ROWS, LATENESS, OTHER_TEXT, SCHEMA, STREAMS, Workload
-from midstream.lab.simulation.world import Troubles, World
+from midstream.lab.simulation.edges import Copies, Copy, FlakyFolder, SourceFolders, Sources
+from midstream.lab.simulation.workload import BY_ROWS, LATENESS, OTHER_TEXT, STREAMS, Workload
+from midstream.lab.simulation.world import Edges, Troubles, World
 
 TURNS = 60
 """How many turns processes have before the world is calm."""
@@ -81,22 +81,28 @@ class SimulatedRun:
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Requests, and what was answered, by number."""
     finished: bool = False
-    copy: Copy | None = None
-    restored: bool = False
-    """Whether the checkpoint was ever restored from a copy."""
+    copies: Copies = field(default_factory=Copies)
 
     def __post_init__(self) -> None:
         self.world = World(self.seed, self.troubles)
         self.random = Random(f"{self.seed} run")
         self.workload = Workload.drawn(self.random)
-        if self.world.troubles.restore:
+        if self.edges.restore:
             self.workload.expect_restores()
-        at_once, of_seed = self.workload.at_once, SourceFolders.of_seed
-        self.sources = {name: FileSource(SCHEMA, at_once) for name in STREAMS}
-        self.folders = of_seed(self.seed, at_once) if self.workload.source_folders else None
+        at_once = self.workload.at_once
+        self.sources = SourceFolders(at_once, self.seed) if self.workload.source_folders else Sources(at_once)
         self.texts = dict(self.workload.queries)
         self.hidden = {name: list(files.items()) for name, files in self.workload.files.items()}
-        self.files: Files = CheckpointStore(self.world.uri).files
+
+    @property
+    def files(self) -> Files:
+        """The files of the checkpoint."""
+        return CheckpointStore(self.world.uri).files
+
+    @property
+    def edges(self) -> Edges:
+        """How often what goes wrong around the job."""
+        return self.world.troubles.edges
 
     def run(self) -> None:
         """Runs the job to its end; raises a `SimulationFailure` if it goes wrong."""
@@ -130,33 +136,29 @@ class SimulatedRun:
         for name, waiting in self.hidden.items():
             while waiting and (turn >= TURNS or self.random.random() < 0.15):
                 path, rows = waiting.pop(0)
-                if self.folders is None:
-                    self.sources[name].files[path] = rows
-                else:
-                    self.folders.put(name, path, rows)
-            if self.folders is not None and (turn >= TURNS or self.random.random() < 0.3):
-                self.folders.show(name)
+                self.sources.put(name, path, rows)
+            if turn >= TURNS or self._chance(0.3):
+                self.sources.show(name)
         replaced = self.workload.replaced
         if replaced is not None and turn == TURNS // 2 and replaced in self.texts:
             self.texts[replaced] = OTHER_TEXT
 
     def _disturb_edges(self) -> None:
         """Has something happen to where rows come from, or to the checkpoint, perhaps."""
-        troubles, name = self.world.troubles, self.random.choice(STREAMS)
-        if self.folders is not None and self._chance(troubles.folder_change):
+        troubles, name = self.edges, self.random.choice(STREAMS)
+        if self._chance(troubles.folder_change):
             self.world.kill_all()
-            self.world.note(f"the folder of {name} is {self.folders.change(name, self.random)}")
-        if self.folders is not None and self._chance(troubles.folder_away):
-            self.world.note(f"the folder of {name} is away")
-            self.folders.hide(name)
+            self.world.note(f"the folder of {name} is {self.sources.change(name, self.random)}")
+        if self._chance(troubles.folder_away):
+            self.world.note(f"the folder of {name} is {self.sources.hide(name)}")
         if self.seen and self._chance(troubles.clock_step):  # the first batch has no other time to go by
             self.world.step_clock()
         if self._chance(troubles.restore):
             self.world.kill_all()
-            if self.copy is None or self._chance(0.3):
+            if self.copies.newest is None or self._chance(0.3):
                 self._copy()
             else:
-                self._restore(self.copy)
+                self._restore(self.copies.newest)
 
     def _copy(self) -> None:
         disk = self.world.disk
@@ -165,7 +167,7 @@ class SimulatedRun:
         if newest is None:
             return  # a copy of nothing continues nothing
         self.world.note(f"the checkpoint is copied with batch {newest}")
-        self.copy = Copy(dict(disk.seen), newest, dict(self.answers))
+        self.copies.newest = Copy(dict(disk.seen), newest, dict(self.answers))
 
     def _restore(self, copy: Copy) -> None:
         """Puts a copy into the place of the checkpoint; what was done since is forgotten by all but sinks."""
@@ -176,7 +178,7 @@ class SimulatedRun:
         disk.seen, disk.safe = dict(copy.content), dict(copy.content)
         disk.copies += self.random.choice([0, 1])
         self.seen, self.answers = {n: seen for n, seen in self.seen.items() if n <= copy.batch}, dict(copy.answers)
-        self.restored = True
+        self.copies.restored = True
 
     def _read_answers(self) -> None:
         """Takes the answers that have come."""
@@ -286,12 +288,9 @@ class SimulatedRun:
             retained=self.workload.retained,
             retention=self.workload.retention or None,
         )
-        for name, source in self.sources.items():
-            if self.folders is None:
-                session.stream(name, source, lateness=LATENESS)
-            else:
-                self.folders.declare(session, name, LATENESS)
-        absent = bool(self.seen) and not self.world.calm and self._chance(self.world.troubles.sinks_absent)
+        for name in STREAMS:
+            self.sources.declare(session, name, LATENESS)
+        absent = bool(self.seen) and not self.world.calm and self._chance(self.edges.sinks_absent)
         if absent:
             self.without_sinks.add(actor.number)
         for name, cql in self.texts.items():
@@ -324,7 +323,7 @@ class SimulatedRun:
 
     def _sink(self, name: str) -> Sink:
         def fails() -> bool:
-            return not self.world.calm and self._chance(self.world.troubles.sink_failure)
+            return not self.world.calm and self._chance(self.edges.sink_failure)
 
         def write(results: pa.Table, batch_id: int) -> None:
             if fails():
@@ -340,7 +339,7 @@ class SimulatedRun:
 
         If the checkpoint may be restored, only of those that are the same rows when their input comes again.
         """
-        return self.workload.sink_folder and (not self.world.troubles.restore or name in BY_ROWS)
+        return self.workload.sink_folder and (not self.edges.restore or name in BY_ROWS)
 
     def _observe(self) -> None:
         """Keeps what the newest manifest says; of a batch that was seen before it must be the same."""

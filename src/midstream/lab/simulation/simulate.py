@@ -30,6 +30,5 @@ def simulate(seed: int, troubles: Troubles | None = None) -> SimulatedRun:
             run.run()
             judge(run)
         finally:
-            if run.folders is not None:
-                run.folders.remove()
+            run.sources.remove()
     return run

@@ -8,23 +8,43 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
 from midstream.checkpoint.process import this_process
 from midstream.cluster.simulated import Link, Simulation
 from midstream.cluster.simulated.processes import Actor, Host, SimulatedProcess
-from midstream.cluster.simulated.storage import VolatileDisk, at_random, insert
+from midstream.cluster.simulated.storage import SCHEME, VolatileDisk, at_random, insert
 from midstream.cluster.simulated.tasks import TaskKilled, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """How often what goes wrong around a job.
+
+    `sinks_absent` is how often a program runs the job without sinks. `clock_step` sets a clock by more than a year, for
+    a moment. `folder_change` and `folder_away` are of folders that rows come from; `restore` of the checkpoint.
+    """
+
+    sink_failure: float = 0.0
+    sinks_absent: float = 0.0
+    clock_step: float = 0.0
+    folder_change: float = 0.0
+    folder_away: float = 0.0
+    restore: float = 0.0
+
+    @staticmethod
+    def drawn(random: Random) -> Edges:
+        """A mixture: each trouble is there or not."""
+        return Edges(*(random.choice([0.0, most, most / 4]) for most in (0.1, 0.3, 0.05, 0.04, 0.03, 0.06)))
 
 
 @dataclass(frozen=True, slots=True)
 class Troubles:
     """How often what goes wrong: the first ones per turn, the others per operation or message.
 
-    `sinks_absent` is how often a program runs the job without sinks. `clock_step` sets a clock by more than a year, for
-    a moment. `folder_change` and `folder_away` are of folders that rows come from; `restore` of the checkpoint.
+    `edges` are those of what surrounds the job.
     """
 
     kill: float = 0.0
@@ -33,19 +53,14 @@ class Troubles:
     power_loss: float = 0.0
     worker_crash: float = 0.0
     clock_jump: float = 0.0
-    clock_step: float = 0.0
-    folder_change: float = 0.0
-    folder_away: float = 0.0
-    restore: float = 0.0
     disk_full: float = 0.0
     disk_failure: float = 0.0
     lying_rename: float = 0.0
     task_killed: float = 0.0
-    sink_failure: float = 0.0
-    sinks_absent: float = 0.0
     loss: float = 0.0
     duplication: float = 0.0
     reordering: float = 0.0
+    edges: Edges = Edges()
 
     @staticmethod
     def drawn(random: Random) -> Troubles:
@@ -57,23 +72,16 @@ class Troubles:
             "power_loss": 0.04,
             "worker_crash": 0.1,
             "clock_jump": 0.05,
-            "clock_step": 0.05,
-            "folder_change": 0.04,
-            "folder_away": 0.03,
-            "restore": 0.06,
             "disk_full": 0.03,
             "disk_failure": 0.004,
             "lying_rename": 0.01,
             "task_killed": 0.01,
-            "sink_failure": 0.1,
-            "sinks_absent": 0.3,
             "loss": 0.1,
             "duplication": 0.15,
             "reordering": 0.3,
         }
-        return Troubles(
-            **{f.name: random.choice([0.0, highest[f.name], highest[f.name] / 4]) for f in fields(Troubles)}
-        )
+        drawn = {name: random.choice([0.0, most, most / 4]) for name, most in highest.items()}
+        return Troubles(**drawn, edges=Edges.drawn(random))
 
 
 class World:
@@ -99,7 +107,7 @@ class World:
             disk.looking = lambda path: self._operate(changing=False)
             disk.renamed = self._after_rename
         self.uri = insert(f"world-{seed}", self.disk)
-        self.results_uri = insert(f"results-{seed}", self.results_disk)
+        insert(f"results-{seed}", self.results_disk)
         self.hosts = [Host(name, ahead=self.random.choice([0.0, -3600.0, 86400.0])) for name in ("north", "south")]
         self.actors: list[Actor] = []
         self.started = 0
@@ -110,6 +118,11 @@ class World:
         for name in self.workers:
             self._add_worker(name)
         self.user = SimulatedProcess("user-0", Host("user"), self.simulation, Random(seed + 1))
+
+    @property
+    def results_uri(self) -> str:
+        """Where results may go."""
+        return f"{SCHEME}://results-{self.seed}"
 
     def note(self, what: str) -> None:
         """Remembers what happened, for whoever looks into a failure."""
