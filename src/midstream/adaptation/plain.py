@@ -17,39 +17,41 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 import pyarrow as pa
 
-FORGOTTEN: dict[str, bool] = {"forgotten": True}
-"""Marks a field that is not kept."""
+_PLAIN = (int, str, bool, type(None))
 
 
 def forgotten(factory: Callable[[], Any]) -> Any:
     """A field that is not kept, and begins anew."""
-    return field(default_factory=factory, metadata=FORGOTTEN)
+    return field(default_factory=factory, metadata={"forgotten": True})
 
 
 def plain(value: Any) -> Any:
     """A value as plain ones.
 
-    >>> plain({1: (2.5, math.inf)})
-    {'1': [2.5, None]}
+    >>> plain({1: (2.5, math.inf, np.int64(3))})
+    {'1': [2.5, None, 3]}
     """
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case np.ndarray():
-            return base64.b64encode(value.tobytes()).decode("ascii")
-        case pa.RecordBatch():
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, value.schema) as writer:
-                writer.write_batch(value)
-            return base64.b64encode(sink.getvalue()).decode("ascii")
-        case Mapping():
-            return {str(key): plain(own) for key, own in value.items()}
-        case list() | tuple() | deque():
-            return [plain(own) for own in value]
     kind: Any = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if kind in (list, tuple, deque):
+        return [plain(own) for own in value]
     if is_dataclass(kind):
         return {name: plain(getattr(value, name)) for name in _kept(kind)}
-    return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(own) for key, own in value.items()}
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    return base64.b64encode(value.tobytes() if kind is np.ndarray else _stream(value)).decode("ascii")
+
+
+def _stream(rows: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue()
 
 
 def _kept(kind: Any) -> dict[str, Any]:

@@ -32,9 +32,6 @@ INSIDE_FRAGMENTS = ("moving_state", "moving_state_paced")
 """The strategies by which fragments of a plan of several stages migrate inside their tasks: both give, after every
 batch, what the old plan would have given, so that later stages notice nothing."""
 
-KEEPS_AHEAD = "keeps_ahead"
-"""What a decision says if the old side keeps what it leaves out, so that it can go on alone."""
-
 BETWEEN_SLOTS: dict[str, Strategy] = {
     "genmig": strategy_named("genmig"),
     "genmig_reference_point": strategy_named("genmig_reference_point"),
@@ -129,7 +126,6 @@ def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Stat
         strategy = next(iter(strategy.strategies.values()))
     decision = strategy.decide(known)
     if apart:
-        decision[KEEPS_AHEAD] = True
         decision.setdefault("strategy", strategy.name)
     if "predictions" not in decision:
         record = predicted(strategy.name, decision, known)
@@ -154,12 +150,6 @@ def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
         old = SingleBox(Box(query.plan.physical, query.functions), lambda _: None)
         strategy.open(old, Box(migration.target.plan.physical, query.functions), dict(migration.decision)).cancel()
         return migration
-    if not migration.decision.get(KEEPS_AHEAD):
-        raise MigrationError(
-            f"the migration of query {query.name} cannot be cancelled",
-            detail="it was begun by a version that did not keep what the old plan leaves out",
-            hint="let it end, then migrate back",
-        )
     if _keeps_above_ways(query):
         raise MigrationError(
             f"the migration of query {query.name} cannot be cancelled",
