@@ -17,7 +17,18 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, MetricsFile, ResultFile, SourceFile, Superseded
 from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest, QueryEntry
 from midstream.checkpoint.packs import ALL_HASHES, HashRange, SegmentEntry
-from midstream.checkpoint.records import Asked, Fault, Outputs, QueryAccount, SetAside, Settings, Slots, Streams, Wanted
+from midstream.checkpoint.records import (
+    Asked,
+    Fault,
+    Outputs,
+    QueryAccount,
+    SetAside,
+    Settings,
+    Slots,
+    StoredRequest,
+    Streams,
+    Wanted,
+)
 from midstream.errors import InternalError, JobError
 
 names = st.text(min_size=1, max_size=12)
@@ -107,6 +118,9 @@ outputs = st.builds(
     metrics=some(MetricsFile, names, counts, counts, counts),
     recent=history,
 )
+requests = st.builds(
+    StoredRequest, names, names, st.dictionaries(names, st.text(), max_size=2), st.none() | counts, st.none() | names
+)
 any_manifest = st.builds(
     Manifest,
     query_id=st.text(),
@@ -125,7 +139,7 @@ any_manifest = st.builds(
     segments=st.dictionaries(names, by_stage, max_size=2),
     migration=st.dictionaries(names, records, max_size=2),
     outputs=outputs,
-    asked=st.builds(Asked, history, st.dictionaries(names, st.text(), max_size=2)),
+    asked=st.builds(Asked, st.lists(requests, max_size=3).map(tuple), st.dictionaries(names, st.text(), max_size=2)),
 )
 
 

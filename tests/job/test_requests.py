@@ -171,7 +171,7 @@ def test_a_request_is_carried_out_once_wherever_the_job_dies(command, point, tmp
     job = run(tmp_path, 5)
     assert job.asked == ([] if shown else [command])
     job.batch({}, end=True)
-    assert [(record["id"], record["command"]) for record in job.manifest.asked.requests] == [("1", command)]
+    assert [(record.id, record.command) for record in job.manifest.asked.requests] == [("1", command)]
     assert job.driver.files.list(TAKEN) == job.driver.files.list(REQUESTS) == []
     migrations = [record for record in job.history("q") if "old_plan" in record]
     effects = {
@@ -200,7 +200,7 @@ def test_requests_that_wait_are_carried_out_in_the_order_they_were_taken_up(tmp_
     job = run(tmp_path, 2)
     assert job.asked == ["migrate", "cancel"]
     assert [record["status"] for record in job.history("q") if "old_plan" in record] == ["cancelled"]
-    assert [record["id"] for record in job.manifest.asked.requests] == ["2", "1"]
+    assert [record.id for record in job.manifest.asked.requests] == ["2", "1"]
 
 
 def test_a_request_that_comes_back_after_its_effect_was_shown_is_not_carried_out_again(tmp_path):
@@ -256,7 +256,7 @@ def test_a_request_that_makes_its_batch_fail_is_given_up_and_told(tmp_path):
     job = run(tmp_path, 2)
     assert job.asked == ["schedule"] and "more" not in job.manifest.queries
     refused, done = job.manifest.asked.requests
-    assert refused["id"] == "1" and "failed" in refused["refused"] and done["id"] == "2"
+    assert (refused.id, done.id) == ("1", "2") and refused.refused is not None and "failed" in refused.refused
 
 
 def test_an_unreadable_request_is_refused_and_the_job_goes_on_listening(tmp_path):

@@ -102,7 +102,7 @@ def check_asked(folder: Path) -> None:
     store = CheckpointStore(str(folder / "checkpoint"))
     manifest = store.latest()
     assert manifest is not None and store.files.list(TAKEN) == store.files.list(REQUESTS) == []
-    assert [told["id"] for told in manifest.asked.requests] == list(ASKED)
+    assert [told.id for told in manifest.asked.requests] == list(ASKED)
     assert list(manifest.slots.routing) == ASKED["1"]["routing"] and len(manifest.slots.moves) == 1
     started = [record for record in manifest.account("late").history if record.get("event") == "started"]
     assert "late" in manifest.queries and len(started) <= 1

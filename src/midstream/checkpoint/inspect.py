@@ -93,7 +93,7 @@ def describe(checkpoint_uri: str) -> dict[str, Any]:
         "settings": asdict(manifest.settings),
         **{kind: dict(getattr(streams, kind)) for kind in ("rows", "late", "unusable")},
         "moves": list(manifest.slots.moves),
-        "requests": list(manifest.asked.requests),
+        "requests": [asdict(request) for request in manifest.asked.requests],
         "totals": size_of(manifest.entries()),
         "garbage": garbage(store, store.files),
     }

@@ -17,8 +17,6 @@ import pyarrow.parquet as pq
 
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.algebra.quantities import plural
-from midstream.checkpoint.control import REQUESTS as ARRIVED
-from midstream.checkpoint.control import numbers_in
 from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.inspect import tick
@@ -31,7 +29,8 @@ from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.owed import StoredSink, sinks_by_query
 from midstream.checkpoint.plotting import plot_batches
-from midstream.checkpoint.request_log import requests_summary
+from midstream.checkpoint.records import StoredRequest
+from midstream.checkpoint.request_log import waiting_requests
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.checkpoint.stops import JobPhase, JobStanding, RunStop, no_batch, standing, stop_lines
 from midstream.checkpoint.store import CheckpointStore, manifest_path
@@ -39,7 +38,6 @@ from midstream.checkpoint.stored import (
     StoredDecision,
     StoredMigration,
     StoredQuery,
-    StoredRequest,
     StoredStream,
 )
 from midstream.checkpoint.stored_queries import stored_query
@@ -264,11 +262,7 @@ class StoredJob:
     @property
     def requests(self) -> tuple[StoredRequest, ...]:
         """Requests to the job: those not accepted yet, then pending ones, then completed ones."""
-        record = requests_summary(self.store.files, self.manifest)
-        new = [StoredRequest(n, "", "sent", {}) for n in numbers_in(self.store.files, ARRIVED)]
-        waiting = [_request(r, "waiting") for r in record["waiting"]]
-        done = [_request(r, "refused" if "refused" in r else "done") for r in record["done"]]
-        return (*new, *waiting, *done)
+        return (*waiting_requests(self.store.files, self.manifest), *self.manifest.asked.requests)
 
     @property
     def history(self) -> Records[StoredMigration]:
@@ -356,11 +350,3 @@ def _dead_letters(files: Files, manifest: Manifest, limit: int | None) -> Iterat
         content = pa.BufferReader(open_output(files, file))
         yield pq.read_table(content, partitioning=None).cast(_NO_DEAD_LETTERS)
         rows += file.rows
-
-
-def _request(record: Mapping[str, Any], status: str) -> StoredRequest:
-    known = ("id", "command", "batch", "refused")
-    about = {name: value for name, value in record.items() if name not in known}
-    return StoredRequest(
-        record["id"], str(record.get("command")), status, about, record.get("batch"), record.get("refused")
-    )

@@ -244,8 +244,34 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """What somebody asked of the job. A `batch` shows its effect, or says why it was `refused`.
+
+    `about` are its fields that name something. One that the job has not accepted yet is known by its `id` alone.
+    """
+
+    id: str
+    command: str = ""
+    about: Mapping[str, str] = field(default_factory=dict)
+    batch: int | None = None
+    refused: str | None = None
+
+    @property
+    def status(self) -> str:
+        """Whether it was only sent, waits for a batch, is done, or was refused."""
+        if self.refused is not None:
+            return "refused"
+        return "done" if self.batch is not None else "waiting" if self.command else "sent"
+
+    @property
+    def text(self) -> str:
+        """The command and what it is about, in one line."""
+        return " ".join([self.command, *self.about.values()])
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What was asked of the running job: the last requests, and the texts of queries that were dropped."""
 
-    requests: History = ()
+    requests: Sequence[StoredRequest] = ()
     dropped: Mapping[str, str] = field(default_factory=dict)

@@ -16,7 +16,17 @@ from midstream.checkpoint.file_entries import (
     SourceFile,
     Superseded,
 )
-from midstream.checkpoint.records import Fault, Outputs, QueryAccount, SetAside, Slots, Streams, Wanted
+from midstream.checkpoint.records import (
+    Asked,
+    Fault,
+    Outputs,
+    QueryAccount,
+    SetAside,
+    Slots,
+    StoredRequest,
+    Streams,
+    Wanted,
+)
 
 Record = TypeVar("Record")
 
@@ -29,8 +39,9 @@ _FILES: dict[tuple[type, str], type] = {
     (Outputs, "metrics"): MetricsFile,
     (Streams, "files"): SourceFile,
     (Streams, "listed"): ListFile,
+    (Asked, "requests"): StoredRequest,
 }
-"""The fields that name files: sequences of entries, or such by name."""
+"""The fields that are sequences of entries, or such by name; an entry is a row of its values."""
 
 _PARTS: dict[tuple[type, str], type] = {
     (Slots, "wanted"): Wanted,

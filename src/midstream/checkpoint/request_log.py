@@ -28,6 +28,7 @@ from midstream.checkpoint.failures import AlreadyThere, MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import this_process
+from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.request_format import parsed, refusal_in, taken_in
 from midstream.errors import MidstreamError
 
@@ -157,19 +158,17 @@ def _age(number: str) -> float:
     return this_process().now() - int(made) / 1e9 if len(made) == 20 and made.isdecimal() else 0.0
 
 
-def record_of(number: str, request: Request) -> dict[str, object]:
+def record_of(number: str, request: Request) -> StoredRequest:
     """What manifests and `status` tell of a request."""
-    about = {
-        key: request[key]
-        for key in ("query", "plan", "scheduling", "slots", "mode")
-        if isinstance(request.get(key), str)
-    }
-    return {"id": number, "command": request.get("command"), **about}
+    named = ("query", "plan", "scheduling", "mode")
+    about = {key: request[key] for key in named if isinstance(request.get(key), str)}
+    return StoredRequest(number, str(request.get("command")), about)
 
 
-def requests_summary(files: Files, manifest: Manifest | None) -> dict[str, list[dict[str, object]]]:
-    """The requests that wait, and those that a manifest tells of."""
-    done = [] if manifest is None else [dict(record) for record in manifest.asked.requests]
-    known = {record["id"] for record in done}
-    waiting = [record_of(*asked) for asked in RequestLog(files).waiting() if asked[0] not in known]
-    return {"waiting": waiting, "done": done}
+def waiting_requests(files: Files, manifest: Manifest) -> Iterator[StoredRequest]:
+    """The requests that have arrived, or were taken up, and of which a manifest does not tell yet."""
+    known = {record.id for record in manifest.asked.requests}
+    yield from (StoredRequest(number) for number in numbers_in(files, ARRIVED))
+    for number, request in RequestLog(files).waiting():
+        if number not in known:
+            yield record_of(number, request)

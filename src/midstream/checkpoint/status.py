@@ -27,7 +27,7 @@ def status_record(job: StoredJob) -> dict[str, Any]:
     """How far a job is, as of its batch."""
     now, manifest, slots, rates = job.standing, job.manifest, job.slots, job.rates()
     recent = job.metrics(RECENT).to_pylist()[-RECENT:]
-    requests = [asdict(request) for request in job.requests]
+    requests = [{**asdict(request), "status": request.status} for request in job.requests]
     return {
         "name": job.name,
         "checkpoint": job.checkpoint,

@@ -362,15 +362,3 @@ class StoredQuery:
 
     def _repr_html_(self) -> str:
         return drawn(self)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRequest:
-    """What somebody asked of the job: waiting, done with a batch, or given up for a reason."""
-
-    id: str
-    command: str
-    status: str
-    about: Mapping[str, Any]
-    batch: int | None = None
-    refused: str | None = None

@@ -10,8 +10,9 @@ from midstream.algebra.time import TimeDomain
 from midstream.checkpoint.metrics import Rates
 from midstream.checkpoint.owed import StoredSink
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.stops import stop_lines
-from midstream.checkpoint.stored import VERIFYING, StoredMigration, StoredQuery, StoredRequest
+from midstream.checkpoint.stored import VERIFYING, StoredMigration, StoredQuery
 from midstream.checkpoint.stored_slots import StoredSlots
 from midstream.distribution.plan_texts import slots_text
 from midstream.inputs.json_values import json_value
@@ -172,11 +173,10 @@ def owed_lines(sink: StoredSink, domain: TimeDomain) -> Iterator[str]:
 def _requests(requests: tuple[StoredRequest, ...]) -> Iterator[str]:
     """What was asked and is not done yet, and what was given up."""
     for request in requests:
-        words = " ".join([request.command, *map(str, request.about.values())])
         if request.status == "waiting":
-            yield f"waits for a batch: {words}"
+            yield f"waits for a batch: {request.text}"
         elif request.status == "refused":
-            yield f"given up with batch {request.batch}: {words}: {request.refused}"
+            yield f"given up with batch {request.batch}: {request.text}: {request.refused}"
 
 
 def with_instants(record: dict[str, Any]) -> dict[str, Any]:

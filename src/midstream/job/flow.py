@@ -6,13 +6,12 @@ A flow knows no cluster, no files and no clock. It yields actions (`actions.py`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.records import Asked
+from midstream.checkpoint.records import Asked, StoredRequest
 from midstream.checkpoint.source_batches import counted
 from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow
 from midstream.job.attempts import attempt
@@ -37,7 +36,7 @@ class Notes:
     number: int
     offsets: str = ""
     needed: Sequence[tuple[StreamDeclaration, list[str]]] = ()
-    requests: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    requests: Sequence[StoredRequest] = ()
     ended: bool = False
 
 

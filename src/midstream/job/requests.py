@@ -8,9 +8,9 @@ crash carries out, before its first batch, what was kept and has no number in th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any
 
@@ -20,6 +20,7 @@ from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import this_process
+from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.request_format import UNREADABLE
 from midstream.checkpoint.request_log import RequestLog, record_of
 from midstream.errors import InputError, InternalError, JobError, MidstreamError, MigrationError, QueryError
@@ -33,7 +34,6 @@ LOOK_EVERY = 5.0
 """After how many seconds a driver looks again for requests that another one has left behind."""
 
 Handler = Callable[[Request], Any]
-Record = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Requests:
     gate: RLock
     carried_out: dict[str, Request] = field(default_factory=dict)
     """Those whose effect the next manifest will show, by number."""
-    given_up: list[Record] = field(default_factory=list)
+    given_up: list[StoredRequest] = field(default_factory=list)
     """Those that were promised and turned out to be impossible, until a manifest tells of them."""
     shown: set[str] = field(default_factory=set)
     """The numbers of those whose effects manifests have shown."""
@@ -56,7 +56,7 @@ class Requests:
 
     def go_on(self, manifest: Manifest | None, handle: Handler) -> list[str]:
         """Carries out what was asked of an earlier process and is not in the manifest; gives the numbers."""
-        self.shown |= {record["id"] for record in ([] if manifest is None else manifest.asked.requests)}
+        self.shown |= {record.id for record in ([] if manifest is None else manifest.asked.requests)}
         refused = self.request_log.tidy()
         for number, request, reply in refused:
             if number in self.shown:
@@ -79,7 +79,7 @@ class Requests:
         count = 0
         for number, request in self.request_log.arrived():
             count += 1
-            if any(record["id"] == number for record in self.given_up):
+            if any(record.id == number for record in self.given_up):
                 continue
             if number in self.shown:  # a machine that loses power may bring a removed file back
                 self.request_log.forget(number)
@@ -112,7 +112,7 @@ class Requests:
 
     def _is_known(self, number: str) -> bool:
         # In this order: what a manifest shows is in `shown` before it leaves the others.
-        given_up = any(record["id"] == number for record in list(self.given_up))
+        given_up = any(record.id == number for record in list(self.given_up))
         return number in self.carried_out or given_up or number in self.shown
 
     def _answer_at_once(self, number: str, request: Request, handle: Handler) -> None:
@@ -141,13 +141,13 @@ class Requests:
     def _give_up(self, number: str, request: Request, reply: Reply) -> None:
         reason = reply["error"]["message"]
         log.warning("request %s (%s) is given up: %s", number, _request_text(request), reason)
-        self.given_up.append({**record_of(number, request), "refused": reason})
+        self.given_up.append(replace(record_of(number, request), refused=reason))
 
-    def record(self, before: Manifest | None, batch_id: int) -> list[Mapping[str, Any]]:
+    def record(self, before: Manifest | None, batch_id: int) -> list[StoredRequest]:
         """What the manifest of a batch says of requests."""
         earlier = () if before is None else before.asked.requests
         now = [*self.given_up, *(record_of(number, request) for number, request in self.carried_out.items())]
-        return [*earlier[-REMEMBERED:], *({**record, "batch": batch_id} for record in now)]
+        return [*earlier[-REMEMBERED:], *(replace(record, batch=batch_id) for record in now)]
 
     def committed(self) -> None:
         """Lets go of the requests whose effects are in a manifest now."""
@@ -156,8 +156,8 @@ class Requests:
             self.shown.add(number)
             del self.carried_out[number]
         for record in self.given_up:
-            self.request_log.forget(record["id"])
-            self.shown.add(record["id"])
+            self.request_log.forget(record.id)
+            self.shown.add(record.id)
         self.given_up.clear()
 
     def failed(self, error: BaseException) -> None:
@@ -187,7 +187,7 @@ def without_deadline(request: Request) -> Request:
 
 
 def _request_text(request: Request) -> str:
-    return " ".join(str(value) for key, value in record_of("", request).items() if key != "id")
+    return record_of("", request).text
 
 
 def _reply(request: Request, handle: Handler) -> Reply:

@@ -51,7 +51,7 @@ def job_summary(job: StoredJob) -> Record:
             "queries": [_query(query, now) | _progress(job, query.name) for query in job.queries.values()],
             "streams": [asdict(stream) for stream in job.streams.values()],
             "slots": asdict(job.slots),
-            "requests": [asdict(request) for request in job.requests],
+            "requests": [{**asdict(request), "status": request.status} for request in job.requests],
             "dead_letters": {"rows": job.dead_letter_rows, "samples": _dead(job)},
             "rates": asdict(job.rates()),
             "sizes": {**asdict(job.sizes), "checkpoint": job.sizes.checkpoint},

@@ -15,6 +15,7 @@ from midstream.checkpoint.collect import collect, garbage
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import running_as
+from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.folder_sink import Folder
 from midstream.job.outputs.results import results_of_query
@@ -97,7 +98,7 @@ def _require_requests(run: SimulatedRun) -> None:
     """No request shows its effect in two batches, and none in a manifest that nobody asked for."""
     batches: dict[str, set[int]] = {}
     for record in _records(run):
-        batches.setdefault(record["id"], set()).add(record["batch"])
+        batches.setdefault(record.id, set()).add(record.batch or 0)
     for number, where in batches.items():
         if len(where) > 1:
             raise run.failure(f"request {number} was carried out in batches {sorted(where)}")
@@ -105,13 +106,13 @@ def _require_requests(run: SimulatedRun) -> None:
             raise run.failure(f"nobody asked for request {number}")
     for number, reply in run.answers.items():
         request = run.asked[number]
-        if "error" in reply and any(r["id"] == number and "refused" not in r for r in _records(run)):
+        if "error" in reply and any(r.id == number and r.refused is None for r in _records(run)):
             raise run.failure(f"request {request} was refused, and carried out all the same")
         if "result" in reply and request.get("command") in ("add", "drop", "migrate") and number not in batches:
             raise run.failure(f"request {request} was promised, and no manifest tells of it")
 
 
-def _records(run: SimulatedRun) -> list[dict[str, Any]]:
+def _records(run: SimulatedRun) -> list[StoredRequest]:
     """What manifests told of requests."""
     return [record for seen in run.seen.values() for record in seen.requests]
 

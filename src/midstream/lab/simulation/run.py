@@ -20,6 +20,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import running_as
+from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.simulated.cluster import SimulatedBackend
@@ -62,7 +63,7 @@ class Seen:
     registers: dict[str, int]
     sharing: dict[str, Any]
     queries: dict[str, str]
-    requests: list[dict[str, Any]]
+    requests: list[StoredRequest]
     begun: dict[str, int]
     """The batches in which queries were added that are there."""
 
@@ -364,7 +365,7 @@ def seen_in(files: Files, manifest: Manifest) -> Seen:
         dict(manifest.streams.registers),
         {name: account.sharing for name, account in manifest.accounts.items()},
         {name: entry.cql for name, entry in manifest.queries.items()},
-        [dict(record) for record in manifest.asked.requests],
+        list(manifest.asked.requests),
         {
             name: record["start_batch"]
             for name, account in manifest.accounts.items()
