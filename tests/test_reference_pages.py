@@ -24,9 +24,11 @@ from midstream.language.calls import UNWRITTEN
 from midstream.migration.registry import STRATEGIES
 
 ROOT = Path(__file__).parent.parent
-AS_OPERATORS = {"subscript", "slice", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct"} | {
-    *("bitwise_and", "bitwise_or", "bitwise_not", "integer_division")
-}
+AS_OPERATORS = (
+    {"subscript", "slice", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct"}
+    | {"as_time", "as_text", "as_uuid", "as_json"}
+    | {*("bitwise_and", "bitwise_or", "bitwise_not", "integer_division")}
+)
 FUNCTIONS = (REFERENCE / "functions.md").read_text()
 METRICS = (REFERENCE / "metrics.md").read_text()
 EXAMPLE = re.compile(r"^\| `(\w+)\([^|]*\| [^|]+ \| `([^|]+)` \| `([^|]*)` \|$", re.MULTILINE)

@@ -17,6 +17,7 @@ from midstream.algebra.types import (
     INTEGER,
     TEXT,
     common_type,
+    comparable_type,
     is_instant,
     is_nested,
     is_number,
@@ -126,7 +127,7 @@ def comparison(function: str) -> Rule:
 
     def rule(types: Types) -> Signature:
         counted(function, types, 2, 2)
-        both = _shared(function, types, "cannot compare {0} with {1}")
+        both = _shared(function, types, "cannot compare {0} with {1}", comparable_type)
         return Signature((both, both), BOOLEAN)
 
     return rule
@@ -135,15 +136,20 @@ def comparison(function: str) -> Rule:
 def membership(types: Types) -> Signature:
     """IN: a value, and those it may be equal to."""
     counted("IN", types, 2, None)
-    both = _shared("IN", types, "cannot compare {0} with {1}")
+    both = _shared("IN", types, "cannot compare {0} with {1}", comparable_type)
     return Signature((both,) * len(types), BOOLEAN)
 
 
-def _shared(function: str, types: Types, message: str) -> pa.DataType:
+def _shared(
+    function: str,
+    types: Types,
+    message: str,
+    common: Callable[[pa.DataType, pa.DataType], pa.DataType | None] = common_type,
+) -> pa.DataType:
     """The common type of all arguments, or a refusal that names the two that do not fit."""
 
     def join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-        both = common_type(a, b)
+        both = common(a, b)
         if both is None:
             raise QueryError(message.format(show_type(a), show_type(b)), hint=_mismatch_hint(a, b))
         return both
@@ -235,7 +241,7 @@ def negation(types: Types) -> Signature:
 
 
 _ACCEPTS: dict[pa.DataType, Callable[[pa.DataType], bool]] = {
-    TEXT: kind.is_string,
+    TEXT: lambda type_: bool(kind.is_string(type_) or kind.is_boolean(type_) or is_number(type_) or is_instant(type_)),
     INTEGER: kind.is_integer,
     DOUBLE: is_number,
     BOOLEAN: kind.is_boolean,

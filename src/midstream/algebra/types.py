@@ -37,6 +37,22 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def comparable_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type in which values of both are compared: a text is read as what it is compared with.
+
+    >>> comparable_type(pa.int32(), pa.string())
+    DataType(double)
+    """
+    for one, other in ((plain(a), plain(b)), (plain(b), plain(a))):
+        if kind.is_string(one) and is_number(other):
+            return DOUBLE
+        if kind.is_string(one) and (is_instant(other) or kind.is_boolean(other)):
+            return other
+        if kind.is_boolean(one) and kind.is_integer(other):
+            return INTEGER
+    return common_type(a, b)
+
+
 def plain(type_: pa.DataType) -> pa.DataType:
     """The type without its way of storage: dictionaries and large strings are strings."""
     if kind.is_dictionary(type_):

@@ -24,6 +24,8 @@ def bind_cast(binder: ValueBinder, node: exp.Cast) -> Expression:
         if typed is not None:
             return typed
     bound = binder.bind(inner)
+    if (function := _borrowed(bound.type, type_, name.this)) is not None and not attempt:
+        return binder.call(function, [bound], [inner], node)
     if kind.is_null(bound.type):
         return Literal(None, type_)
     if bound.type == type_:
@@ -31,6 +33,17 @@ def bind_cast(binder: ValueBinder, node: exp.Cast) -> Expression:
     if not castable(bound.type, type_):
         raise binder.binding.error(f"cannot cast {show_type(bound.type)} to {type_}", node)
     return Cast(bound, type_, attempt)
+
+
+def _borrowed(source: pa.DataType, target: pa.DataType, name: str) -> str | None:
+    """The function that casts where the language has no cast of its own."""
+    if kind.is_null(source):
+        return None
+    if name in ("UUID", "JSON", "JSONB") and not kind.is_nested(source):
+        return "as_uuid" if name == "UUID" else "as_json"
+    if kind.is_time(target) and source != target:
+        return "as_time"
+    return "as_text" if kind.is_string(target) and (kind.is_nested(source) or kind.is_time(source)) else None
 
 
 def castable(source: pa.DataType, target: pa.DataType) -> bool:

@@ -15,6 +15,8 @@ _BEFORE = "earlier tuples are in a window of their own: join with [PARTITION BY 
 _RANDOM = "a batch that is repeated must give the same rows; use md5 of columns that differ"
 _TIME = "time comes with the tuples: use the time column"
 
+_UNNEST = "a row stays one row: read elements with list[1], list_contains and array_to_string, or list_sum and its kin"
+
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("window", "tumble", "tumbling", "tumblingwindow", "tumble_start", "tumble_end"), _TUMBLE),
     **dict.fromkeys(("window_start", "window_end", "date_bin", "window_time"), _TUMBLE),
@@ -24,6 +26,7 @@ INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("lag", "lead", "nth_value"), _BEFORE),
     **dict.fromkeys(("countd", "uniq"), "use count(DISTINCT a)"),
     **dict.fromkeys(("random", "rand", "uuid", "gen_random_uuid", "randn", "shuffle"), _RANDOM),
+    **dict.fromkeys(("explode", "unnest", "flatten_outer", "posexplode", "generate_series"), _UNNEST),
     "isnull": "write a IS NULL",
     **dict.fromkeys(("charindex", "locate"), "use strpos(text, part)"),
     **dict.fromkeys(("now", "current_timestamp", "current_date", "current_time", "localtimestamp"), _TIME),

@@ -32,6 +32,12 @@ TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(("DOUBLE", "FLOAT64"), pa.float64()),
     **dict.fromkeys(("STRING", "TEXT", "VARCHAR", "CHAR"), pa.string()),
     **dict.fromkeys(("BINARY", "BYTES", "BLOB", "VARBINARY"), pa.binary()),
+    **dict.fromkeys(("UTINYINT", "UINT8"), pa.uint8()),
+    **dict.fromkeys(("USMALLINT", "UINT16"), pa.uint16()),
+    **dict.fromkeys(("UINTEGER", "UINT32"), pa.uint32()),
+    **dict.fromkeys(("UBIGINT", "UINT64"), pa.uint64()),
+    **dict.fromkeys(("UUID", "JSON", "JSONB"), pa.string()),
+    "TIME": pa.time64("us"),
     "DATE": pa.date32(),
     "TIMESTAMP": pa.timestamp("us"),
     "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
@@ -142,7 +148,7 @@ def literal_as(literal: Literal, type_: pa.DataType) -> Literal | None:
     """A string or timestamp literal as a value of another type, or None if it is not one that is read so."""
     value = literal.value
     if isinstance(value, str):
-        return _read(value, type_)
+        return _read(value, type_) or _read_number(value, type_)
     if isinstance(value, dt.datetime) and value.tzinfo is None and kind.is_timestamp(type_) and type_.tz:
         return Literal(value.replace(tzinfo=_zone(type_.tz)), type_)
     return None
@@ -158,6 +164,18 @@ def _read(text: str, type_: pa.DataType) -> Literal | None:
     if kind.is_decimal(type_):
         return _exact(text)
     return None
+
+
+def _read_number(text: str, type_: pa.DataType) -> Literal | None:
+    """A number or a truth that is written as a text beside one."""
+    if kind.is_boolean(type_) and text.strip().lower() in ("true", "false", "t", "f"):
+        return Literal(text.strip().lower()[0] == "t", type_)
+    if not (kind.is_integer(type_) or kind.is_floating(type_)):
+        return None
+    try:
+        return number(text.strip())
+    except QueryError:
+        raise QueryError(f"{_shown(text)} is not a number", hint="it is compared with one") from None
 
 
 def _shown(text: str) -> str:

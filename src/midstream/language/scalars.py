@@ -17,7 +17,7 @@ from midstream.algebra.borrowed import BORROWED, OVERLOADS, borrow
 from midstream.algebra.expressions import Call, Case, Expression, Literal, columns_of
 from midstream.algebra.functions import SCALAR, require_condition
 from midstream.algebra.plan import Relation
-from midstream.algebra.types import BOOLEAN, common_type, is_instant, plain, show_type
+from midstream.algebra.types import BOOLEAN, common_type, is_instant, is_number, plain, show_type
 from midstream.errors import QueryError
 from midstream.language import literals
 from midstream.language.aggregates import Aggregates
@@ -56,10 +56,9 @@ OPERATORS: dict[type[Node], str] = {
 
 ROW_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
-READS_LITERALS = frozenset(
-    {"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct_from", "is_not_distinct_from"}
-    | {"nullif", "greatest", "least", "coalesce"}
-)
+COMPARED = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct_from", "is_not_distinct_from"})
+
+READS_LITERALS = COMPARED | {"nullif", "greatest", "least", "coalesce"}
 """Where a string literal beside a date or a timestamp is read as one."""
 
 
@@ -120,7 +119,7 @@ class ScalarBinder:
         if function in BORROWED:
             return self._borrowed(function, arguments, node)
         if function in READS_LITERALS:
-            arguments = self._read_literals(arguments, nodes)
+            arguments = self._read_literals(function, arguments, nodes)
         with self.binding.at(node):
             try:
                 signature = SCALAR[function](tuple(a.type for a in arguments))
@@ -133,9 +132,9 @@ class ScalarBinder:
 
     def _borrowed(self, function: str, arguments: list[Expression], node: Node) -> Call:
         """A function that another engine computes, which casts its arguments itself."""
-        plain_arguments = tuple(coerce(a, plain(a.type)) for a in arguments)
+        given = tuple(coerce(a, plain(a.type)) for a in arguments)
         with self.binding.at(node):
-            return Call(function, plain_arguments, borrow(function, plain_arguments).type)
+            return Call(function, given, borrow(function, given).type)
 
     def _bind(self, node: Node) -> Expression:
         if isinstance(node, exp.Add | exp.Sub) and (moved := self._moved_by_months(node)) is not None:
@@ -176,10 +175,12 @@ class ScalarBinder:
     def _apply(self, function: str, nodes: list[Node], node: Node) -> Call:
         return self.call(function, [self.bind(n) for n in nodes], nodes, node)
 
-    def _read_literals(self, arguments: list[Expression], nodes: list[Node]) -> list[Expression]:
+    def _read_literals(self, function: str, arguments: list[Expression], nodes: list[Node]) -> list[Expression]:
         """Strings beside dates, timestamps and durations are read as such."""
         target = next((a.type for a in arguments if not isinstance(a, Literal) and _is_temporal(a.type)), None)
         target = target or next((a.type for a in arguments if _is_temporal(a.type)), None)
+        if target is None and function in COMPARED:
+            target = next((a.type for a in arguments if is_number(a.type) or kind.is_boolean(a.type)), None)
         if target is None:
             return arguments
         read: list[Expression] = []
@@ -196,8 +197,7 @@ class ScalarBinder:
         if shorthand is not None and not self.scope.knows(node):
             return self._shorthand(shorthand)
         if node.args.get("table") and (nested := self.scope.nested(node)) is not None:
-            name = exp.Literal(this=node.this.name, is_string=True)
-            return self._apply("field", [exp.Column(this=nested), name], node)
+            return self._apply("field", [exp.Column(this=nested), exp.Literal.string(node.this.name)], node)
         _, bound = self.scope.resolve(node)
         self.places.setdefault(str(bound), place(node))
         return bound

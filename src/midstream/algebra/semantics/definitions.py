@@ -194,7 +194,8 @@ def _padded(text: str, length: int, fill: str, *, on_left: bool) -> str:
 
 def _split_part(text: str, separator: str, position: int) -> str:
     parts = text.split(separator) if separator else [text]
-    return parts[position - 1] if 1 <= position <= len(parts) else ""
+    place = position - 1 if position > 0 else len(parts) + position
+    return parts[place] if position and 0 <= place < len(parts) else ""
 
 
 def _shown(call: Call, value: Any, position: int = 0) -> dt.datetime:

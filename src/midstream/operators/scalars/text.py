@@ -101,16 +101,16 @@ def _position(call: Call, part: str) -> OnColumn:
 
 def _split_part(call: Call, separator: str, position: int) -> OnColumn:
     if not separator:
-        return (lambda texts: texts) if position == 1 else _blank
-    if position < 1:
+        return (lambda texts: texts) if position in (1, -1) else _blank
+    if position == 0:
         return _blank
-    options = pc.SplitPatternOptions(separator, max_splits=position)
+    options = pc.SplitPatternOptions(separator, max_splits=position if position > 0 else None)
 
     def kernel(texts: pa.Array) -> pa.Array:
         pieces = pc.call_function("split_pattern", [texts], options)
         starts, ends = np.asarray(pieces.offsets)[:-1], np.asarray(pieces.offsets)[1:]
-        places = starts + (position - 1)
-        found = pieces.values.take(pa.array(places, mask=places >= ends))
+        places = starts + (position - 1) if position > 0 else ends + position
+        found = pieces.values.take(pa.array(places, mask=(places >= ends) | (places < starts)))
         return pc.if_else(texts.is_valid(), found.fill_null(""), pa.scalar(None, pa.string()))
 
     return kernel

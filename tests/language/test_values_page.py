@@ -1,0 +1,52 @@
+"""What the page about our values says of them is so."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import midstream as ms
+
+PAGE = (Path(__file__).parents[2] / "docs" / "values.md").read_text()
+SAID: dict[str, Any] = {
+    "1 / 2": 0.5,
+    "1 // 2": 0,
+    "x / 0": None,
+    "x % 0": None,
+    "ln(0)": None,
+    "log10(-1)": None,
+    "sqrt(-1)": None,
+    "CAST(1.5 AS INT)": 1,
+    "CAST(x AS DECIMAL)": Decimal("7.0000000000"),
+    "round(2.5)": 3.0,
+    "round(-2.5)": -3.0,
+    "'a\\_b' LIKE 'a\\_b'": True,
+    "split_part('a,b', ',', 5)": "",
+    "'5' = 5": True,
+    "(1, NULL) = (1, 2)": None,
+}
+
+
+@pytest.mark.parametrize("expression", list(SAID))
+def test_an_expression_has_the_value_that_is_said(expression: str) -> None:
+    assert f"`{expression}`" in PAGE
+    for run in (ms.run, ms.reference):
+        assert run(f"SELECT {expression} AS it FROM S", {"S": [{"ts": 1, "x": 7}]})["it"].to_pylist() == [
+            SAID[expression]
+        ]
+
+
+@pytest.mark.parametrize("expression", ["9223372036854775807 + 1", "CAST('x' AS INT)"])
+def test_an_expression_stops_the_query_as_is_said(expression: str) -> None:
+    assert f"`{expression}`" in PAGE
+    with pytest.raises(ms.InputError):
+        ms.run(f"SELECT {expression} AS it FROM S", {"S": [{"ts": 1}]})
+
+
+def test_of_rows_at_one_time_the_newest_is_the_one_with_the_greater_values() -> None:
+    rows = [{"ts": 1, "v": 3}, {"ts": 1, "v": 9}, {"ts": 1, "v": 5}]
+    found = ms.run("SELECT v FROM S [ROWS 1]", {"S": rows})
+    assert [row["v"] for row in found.to_pylist() if row["valid_to"] is None] == [9]
