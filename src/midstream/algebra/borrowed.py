@@ -113,7 +113,7 @@ BORROWED: Mapping[str, tuple[str, ...]] = {
     "as_time": ("{0}::TIME",),
     "as_text": ("{0}::VARCHAR",),
     "as_uuid": ("{0}::UUID::VARCHAR",),
-    "as_json": ("json({0})",),
+    "as_json": ("{0}::JSON",),
     "subscript": ("{0}[{1}]",),
     "slice": ("{0}[{1}:{2}]",),
     "field": ("struct_extract({0}, {1})", "{0} ->> {1}"),

@@ -22,13 +22,18 @@ def value_on_pieces(form: str, columns: Sequence[pa.Array], where: Mask | None, 
     names = [column_name(i) for i in range(len(columns))]
     sql = in_sql(form, len(columns))
     rows = pa.table(list(columns), names=names)
-    answers = [run(f"SELECT -1::BIGINT AS piece, {sql} AS r FROM given", rows.slice(0, 0), what)]
     query = f"SELECT piece, {sql} AS r FROM given GROUP BY piece"
-    for row, piece in _portions(_in_order(columns, where, len(pieces.first)), pieces):
-        answers.append(run(query, rows.take(pa.array(row)).append_column("piece", pa.array(piece)), what))
-    found = pa.concat_tables(answers).combine_chunks()
-    place = np.zeros(len(pieces), np.int64)
-    place[found.column("piece").to_numpy()[1:]] = np.arange(1, len(found))
+    answers = [
+        run(query, rows.take(pa.array(row)).append_column("piece", pa.array(piece)), what)
+        for row, piece in _portions(_in_order(columns, where, len(pieces.first)), pieces)
+    ]
+    if sum(map(len, answers)) < len(pieces):
+        answers.append(run(f"SELECT -1::BIGINT AS piece, {sql} AS r FROM given", rows.slice(0, 0), what))
+    found = pa.concat_tables(answers)
+    # What no row covers has the value of no rows, which is the last one.
+    place = np.full(len(pieces), len(found) - 1, np.int64)
+    known = found.column("piece").to_numpy()
+    place[known[known >= 0]] = np.flatnonzero(known >= 0)
     return found.column("r").take(pa.array(place)).combine_chunks()
 
 
