@@ -16,7 +16,11 @@ import pyarrow.parquet as pq
 
 from midstream.connectors.files.bad_rows import BAD
 from midstream.connectors.files.contents import FileContents
+from midstream.inputs.ddl import ddl_of_schema
 from midstream.inputs.json_values import json_value
+
+NUMBER = "row_number"
+"""A column that says which row it is."""
 
 AWKWARD = [
     "",
@@ -43,18 +47,48 @@ AWKWARD = [
 
 def differences(table: pa.Table, random: Random, folder: Path) -> Iterator[str]:
     """Which formats do not give back the rows of a table, with a column of awkward texts more, and what they give."""
-    texts = [random.choice([*AWKWARD, None]) for _ in range(table.num_rows)]
-    rows = _in_microseconds(table).append_column("awkward", pa.array(texts, pa.string()))
-    for format, path, options in (
-        ("parquet", _parquet(rows, folder / "rows.parquet"), {}),
-        ("csv", _csv(rows, random, folder / "rows.csv"), {"header": "true"}),
-        ("json", _json(rows, random, folder / "rows.json"), {}),
-    ):
+    rows = _with_awkward_texts(table, random)
+    for format, path, options in _written(rows, random, folder):
         found = FileContents("S", format, rows.schema, options).of_path(path)
         bad = [text for text in found.column(BAD).to_pylist() if text] if BAD in found.column_names else []
         given = found.select(rows.column_names)
         if bad or repr(given.to_pylist()) != repr(rows.to_pylist()):
             yield f"{format}: {path.read_bytes()!r} gives {given.to_pylist()} and {bad}, not {rows.to_pylist()}"
+
+
+def differences_in_a_job(session: Any, table: pa.Table, random: Random, folder: Path) -> Iterator[str]:
+    """Which formats do not give back the rows of a table through the streams of a job, wherever its session runs."""
+    rows = _with_awkward_texts(table, random).append_column(NUMBER, pa.array(range(table.num_rows), pa.int64()))
+    columns = ", ".join(f"S.{name} AS c{place}" for place, name in enumerate(rows.column_names))
+    formats = []
+    for format, path, options in _written(rows, random, folder):
+        schema = ddl_of_schema(rows.schema)
+        how = {"schema": schema, "options": options, "time": NUMBER, "lateness": table.num_rows + 1}
+        session.open_stream(f"of_{format}", format, path=str(path.parent), **how, max_ahead="any")
+        session.query(format, f"SELECT {columns} FROM of_{format} [NOW] AS S")
+        formats.append(format)
+    session.process_available(finish=True)
+    place = rows.column_names.index(NUMBER)
+    for format in formats:
+        found = session.queries[format].table()
+        given = found.select(range(rows.num_columns)).rename_columns(rows.column_names).cast(rows.schema).to_pylist()
+        given.sort(key=lambda row: row[rows.column_names[place]])
+        if repr(given) != repr(rows.to_pylist()):
+            yield f"{format} gives {given}, not {rows.to_pylist()}"
+
+
+def _with_awkward_texts(table: pa.Table, random: Random) -> pa.Table:
+    texts = [random.choice([*AWKWARD, None]) for _ in range(table.num_rows)]
+    return _in_microseconds(table).append_column("awkward", pa.array(texts, pa.string()))
+
+
+def _written(rows: pa.Table, random: Random, folder: Path) -> Iterator[tuple[str, Path, dict[str, str]]]:
+    """The rows as a file of each format, in a folder of its own, with the options of its reader."""
+    for format in ("parquet", "csv", "json"):
+        (folder / format).mkdir(exist_ok=True)
+    yield "parquet", _parquet(rows, folder / "parquet" / "rows"), {}
+    yield "csv", _csv(rows, random, folder / "csv" / "rows"), {"header": "true"}
+    yield "json", _json(rows, random, folder / "json" / "rows"), {}
 
 
 def _in_microseconds(table: pa.Table) -> pa.Table:
