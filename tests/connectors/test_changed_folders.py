@@ -128,6 +128,12 @@ def test_what_cannot_be_listed_is_an_error(tmp_path, folder, monkeypatch):
         run(tmp_path, folder)
 
 
+def test_a_link_that_leads_nowhere_but_to_itself_is_an_error(tmp_path, folder):
+    (folder / "loop").symlink_to(folder / "loop")
+    with pytest.raises(InputError, match="/loop cannot be listed"):
+        run(tmp_path, folder)
+
+
 def test_a_folder_that_is_gone_while_a_job_runs_is_an_error(tmp_path, folder):
     with CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local") as session:
         session.open_stream("A", "csv", path=str(folder), schema="ts BIGINT, v BIGINT", max_ahead="any")

@@ -13,6 +13,7 @@ from tests.connectors.awkward_texts import GROUPS, require_expected
 
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.connectors.files.bad_rows import BAD, BadRow
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.csv_text import read_csv
 from midstream.connectors.files.json_text import read_json
@@ -33,6 +34,14 @@ def test_awkward_texts_mean_in_a_process_what_the_table_says(group: str, tmp_pat
 
 def shown(read: TextRows) -> tuple[Any, ...]:
     return read.rows.to_pylist(), list(read.bad)
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_bad_line_is_kept_whole(format: str, tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text("x" * 50_000 + ",no number\n")
+    found = FileContents("S", format, TWO, {}).of_path(tmp_path / "rows")
+    (bad,) = (BadRow.of_text(text) for text in found[BAD].to_pylist())
+    assert bad.text == "x" * 50_000 + ",no number"
 
 
 PIECES = ['"', ",", "\n", "\r", "a", "1", " ", "1,", "a,1\n", '"a"', "\t", "-"]

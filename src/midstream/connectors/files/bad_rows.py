@@ -19,9 +19,6 @@ BAD = "#bad"
 
 FIELD = pa.field(BAD, pa.string())
 
-MOST_TEXT = 10_000
-"""How many characters of a row are kept."""
-
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
@@ -72,13 +69,12 @@ def readable(rows: Sequence[BadRow]) -> Sequence[BadRow]:
 
 
 def shown(text: bytes) -> str:
-    """The bytes of a row as a text, whatever they are; very long ones are cut.
+    """The bytes of a row as a text, all of them, whatever they are.
 
     >>> shown(b"a\\xff\\n")
     'a\\\\xff'
     """
-    found = text[: 4 * MOST_TEXT].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
-    return found if len(found) <= MOST_TEXT else f"{found[:MOST_TEXT]}…"
+    return text.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
 
 def with_bad_rows(rows: pa.Table, bad: Sequence[BadRow]) -> pa.Table:

@@ -49,7 +49,7 @@ def names_of_files(name: str, folder: Path, pattern: str = "*") -> Iterator[str]
             path = f"{within}/{entry.name}" if within else entry.name
             if is_unfinished(entry.name):
                 continue
-            if entry.is_dir():
+            if _is_folder(name, entry):
                 above[path] = _without_circles(name, entry, above[within])
                 waiting.append(path)
             elif fnmatchcase(entry.name, pattern):
@@ -74,11 +74,22 @@ def _listed(name: str, folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise InputError(
-            f"stream {name} cannot be read: the folder {folder} cannot be listed",
-            detail=error.strerror or str(error),
-            hint="let the job read it, and start the job again; rows below it were not left out, but not read yet",
-        ) from error
+        raise _cannot_be_listed(name, str(folder), error) from error
+
+
+def _is_folder(name: str, entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        raise _cannot_be_listed(name, entry.path, error) from error
+
+
+def _cannot_be_listed(name: str, folder: str, error: OSError) -> InputError:
+    return InputError(
+        f"stream {name} cannot be read: the folder {folder} cannot be listed",
+        detail=error.strerror or str(error),
+        hint="let the job read it, and start the job again; rows below it were not left out, but not read yet",
+    )
 
 
 def require_columns_of_files(name: str, path: str, columns: Collection[str]) -> None:
