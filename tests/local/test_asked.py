@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.checkpoint.commands import command_in
+from midstream.checkpoint.control import ask
 from midstream.interface.asking import asked
 from midstream.interface.cli import app
 
@@ -99,3 +100,10 @@ def test_options_of_the_other_kind_of_session_are_refused_by_name(session):
         assert not memory.was_dropped("q", JOIN)
         with pytest.raises(ms.JobError, match="has no stored job"):
             memory.job  # noqa: B018
+
+
+def test_a_session_tells_its_queries_before_its_first_batch(tmp_path):
+    with opened(tmp_path) as session:
+        told = ask(session._job.files, {"command": "status"})
+        assert told["batch"] is None and told["queries"]["q"]["plan"] == "((A B) C)"
+        assert "no batch done yet" in CliRunner().invoke(app, ["status", str(tmp_path)]).output

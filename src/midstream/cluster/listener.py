@@ -28,7 +28,7 @@ from midstream.checkpoint.commands import (
     command_in,
 )
 from midstream.checkpoint.control import Request
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import status_record
@@ -182,5 +182,7 @@ def carry_out(session: Commanded, command: Command) -> Any:
 
 
 def status(session: Commanded) -> dict[str, Any]:
-    """How far a session is."""
-    return status_record(StoredJob(session._job.store, session._job.manifest or Manifest("", -1)))
+    """How far a session is; before its first batch, which queries it has."""
+    job = session._job
+    begun = {name: QueryEntry(q.cql, q.plan.text, time=q.plan.query.domain.word) for name, q in job.queries.items()}
+    return status_record(StoredJob(job.store, job.manifest or Manifest("", -1, queries=begun)))
