@@ -147,6 +147,7 @@ def test_an_action_is_shown_first_and_carried_out_when_confirmed(running, dashbo
         told = page.get_by_role("group", name="What each strategy would take")
         expect(told).to_contain_text("genmig")
         expect(told).to_contain_text("auto chooses")
+        expect(told).to_contain_text("a model's: ten times off, perhaps")
         assert job.driver.queries["matches"].migration is None
         shot(page, "action")
         form.get_by_label("Strategy").select_option("genmig")

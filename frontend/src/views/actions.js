@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { count, movingText, short, span } from "../format.js";
+import { count, movingText, plural, short, span } from "../format.js";
 import { html } from "../html.js";
 import { Card, Choice, Fault, Pill, Table } from "../parts.js";
 import { address, store } from "../store.js";
@@ -172,7 +172,11 @@ function Forecast({ name, forecast: { answer, text }, query }) {
         { title: "Rows of work", number: true, show: (s) => (s.legal ? count(Math.round(s.work)) : "") },
         { title: "Rows held", number: true, show: (s) => (s.legal ? count(Math.round(s.rows)) : "") },
         { title: "Silence", number: true, show: (s) => (s.legal ? span(s.silence, time) : "") },
-        { title: "", show: (s) => (s.legal ? html`<${Pill} kind="good">legal<//>` : html`<span class="note">${s.why}</span>`) },
+        {
+          title: "Figures are",
+          show: (s) =>
+            html`<span class="note">${!s.legal ? s.why : s.measured ? `corrected by ${plural(s.measured, "migration")} of this job` : "a model's: ten times off, perhaps"}</span>`,
+        },
       ]}
     />
   </div>`;
