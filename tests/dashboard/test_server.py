@@ -84,10 +84,10 @@ def run_apart(wanted: Coroutine[Any, Any, Any]) -> Any:
 
 def test_the_page_is_told_of_moves_of_groups_by_the_names_that_it_reads():
     move = GroupMove(4, "asked for", {"groups": 3, "slots": [2, 2]})
-    moving = MovingGroups("ptlb", 2, 0, 5, "asked for")
+    moving = MovingGroups("ptlb", 2, 5, "asked for")
     summary = asdict(StoredSlots(2, (0, 1), (1.0, 2.0), moves=(move,), moving=moving))
     assert summary["moves"] == ({"batch": 4, "trigger": "asked for", "record": {"groups": 3, "slots": [2, 2]}},)
-    assert summary["moving"] == {"protocol": "ptlb", "groups": 2, "queued": 0, "since": 5, "trigger": "asked for"}
+    assert summary["moving"] == {"protocol": "ptlb", "groups": 2, "since": 5, "trigger": "asked for"}
 
 
 def test_the_page_is_told_what_the_checkpoint_says(finished_job):

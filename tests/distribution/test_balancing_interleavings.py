@@ -13,12 +13,30 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from midstream.distribution.protocols import manager, processor, split
-from midstream.distribution.protocols.manager import ManagerState, MoveRequest
-from midstream.distribution.protocols.messages import Flag, Message, ReceivePartitions, Send, StartOfDuplicates
-from midstream.distribution.protocols.processor import Drop, Facts, Install, ProcessorState, Ship
-from midstream.distribution.protocols.registry import PROTOCOLS, protocol_of
-from midstream.distribution.protocols.split import Answer, PutFlag, Release, SplitState, split_state
+from midstream.lab.papers.partitioned_load_balancing.protocols import manager, processor, split
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import ManagerState, MoveRequest
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import (
+    Flag,
+    Message,
+    ReceivePartitions,
+    Send,
+    StartOfDuplicates,
+)
+from midstream.lab.papers.partitioned_load_balancing.protocols.processor import (
+    Drop,
+    Facts,
+    Install,
+    ProcessorState,
+    Ship,
+)
+from midstream.lab.papers.partitioned_load_balancing.protocols.registry import PROTOCOLS, protocol_of
+from midstream.lab.papers.partitioned_load_balancing.protocols.split import (
+    Answer,
+    PutFlag,
+    Release,
+    SplitState,
+    split_state,
+)
 
 GROUPS = 4
 PROCESSORS, SPLITS = ("p0", "p1", "p2"), ("s0", "s1")

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from tests.simulated.balanced_runs import MANAGER, Balanced
 
-from midstream.distribution.protocols import manager, messages, processor, split
-from midstream.distribution.protocols.manager import REMEMBERED, ManagerState, MoveRequest
-from midstream.distribution.protocols.processor import Facts, ProcessorState
-from midstream.distribution.protocols.split import split_state
 from midstream.errors import MigrationError
 from midstream.inputs import catalog_of
 from midstream.lab.papers.partitioned_load_balancing.legality import legal_protocols, memory, require_movable
+from midstream.lab.papers.partitioned_load_balancing.protocols import manager, messages, processor, split
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import REMEMBERED, ManagerState, MoveRequest
+from midstream.lab.papers.partitioned_load_balancing.protocols.processor import Facts, ProcessorState
+from midstream.lab.papers.partitioned_load_balancing.protocols.split import split_state
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pyarrow as pa
 import pytest
@@ -12,6 +12,15 @@ from tests.job.test_group_moves import QUERIES, answer, chain_of
 import midstream as ms
 from midstream.job import attempts
 from midstream.job.making import make
+from midstream.job.slot_layout import SlotLayout
+
+
+class ToEverySlot(SlotLayout):
+    """All rows that have a key go to all three slots."""
+
+    @property
+    def copies(self):
+        return {group: tuple({0, 1, 2} - {owner}) for group, owner in enumerate(self.routing)}
 
 
 @pytest.mark.parametrize("name", ["join", "distinct", "entered"])
@@ -23,8 +32,7 @@ def test_copies_are_accounted_for_by_the_owners_alone(name, tmp_path, monkeypatc
 
     def with_copies(state, at, sifted):
         batch = yield from make(state, at, sifted)
-        others = {group: tuple({0, 1, 2} - {owner}) for group, owner in enumerate(batch.slots.routing)}
-        slots = replace(batch.slots, copies=others)
+        slots = ToEverySlot(**{f.name: getattr(batch.slots, f.name) for f in fields(batch.slots)})
         return replace(batch, slots=slots) if state is copied.driver.state else batch
 
     def counting(steps, dealt, count):

@@ -25,7 +25,7 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.records import Fault
-from midstream.job.task.tracks import Track
+from midstream.job.task.lanes import Lane
 
 SPLIT = "split_time_balancing"
 ASKED = [cql for cql in ALL_ASKED if "ROWS" not in cql and "FOLLOWED" not in cql]
@@ -67,7 +67,7 @@ def test_each_slot_answers_for_its_side_of_the_split_time(name, scattered, tmp_p
     for part in parts[begin:]:
         chain.batch(part)
         told = chain.manifest.slots.doubled
-        ways.append(None if told is None else told["queries"]["q"])
+        ways.append(None if told is None else told.queries["q"])
         assert list(chain.manifest.slots.routing) == (wanted if told is None else before)
     apart = not scattered and len(chain.query.staged.fragments) == 1
     assert set(ways) == {"groups" if apart else "whole", None}
@@ -223,7 +223,7 @@ def test_a_crash_at_any_write_changes_nothing(name, tmp_path, monkeypatch):
                 if slots and slots.doubled is None and chain.next_batch % 2:
                     chain.driver.rebalance([1 - slot for slot in chain.driver.state.routing.groups], protocol=SPLIT)
                 chain.batch(part)
-                begun |= {chain.manifest.slots.doubled["begun"]} if chain.manifest.slots.doubled else set()
+                begun |= {chain.manifest.slots.doubled.begun} if chain.manifest.slots.doubled else set()
             chain.batch({}, end=True)
             break
         except Crash:
@@ -256,25 +256,19 @@ def test_sender_and_receiver_may_run_different_plans(query, tmp_path):
     assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
 
 
-def test_migrations_and_other_moves_wait_for_the_end(tmp_path):
+def test_another_number_of_slots_waits_for_the_end(tmp_path):
     inputs = tables(rows=80, last=200)
     question = ask(STAGES, inputs)
     chain = Chain(question.plan, question.catalog, tmp_path, slots=2, plan="((A B) C)")
     parts = chain.cut(question.tables, 16)
     chain.batch(parts[0])
-    chain.migrate("(A (B C))", "genmig")
     assert chain.driver.rebalance([1] * 100 + [0] * 156, protocol=SPLIT)
-    chain.batch(parts[1])
-    assert chain.manifest.slots.doubled is None and chain.manifest.slots.wanted is not None
-    for part in parts[2:]:
+    for part in parts[1:]:
         chain.batch(part)
-        if chain.manifest.slots.doubled is not None:
-            with pytest.raises(ms.MigrationError, match="groups move by split_time_balancing"):
-                chain.migrate("((A B) C)", "genmig")
-            if chain.driver.state.wanted.slots == 2:
-                chain.driver.rescale(3)
-                with pytest.raises(ms.MidstreamError, match="goes over to 3 slots already"):
-                    chain.driver.rebalance([0] * 256)
+        if chain.manifest.slots.doubled is not None and chain.driver.state.wanted_slots == 2:
+            chain.driver.rescale(3)
+            with pytest.raises(ms.MidstreamError, match="goes over to 3 slots already"):
+                chain.driver.rebalance([0] * 256)
     assert [record["slots"] for record in chain.manifest.slots.moves] == [[2, 2], [2, 3]]
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), ms.reference(STAGES, inputs))
@@ -343,7 +337,7 @@ def until(results: pa.Table, end: int) -> pa.Table:
 
 def test_a_query_that_does_not_read_the_key_takes_rows_where_they_arrive():
     rows = pa.RecordBatch.from_pydict({"v": [1, 2]})
-    track = Track((0, 1) * 128, {"A": ("k",)})
+    track = Lane(routing=(0, 1) * 128, keys={"A": ("k",)})
     assert track.takes("A", rows, 0, copied=False).all()
     assert not track.takes("A", rows, 0, copied=True).any()
 

@@ -21,7 +21,7 @@ from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.stages import cut
 from midstream.job.commands.accounts import decisions_of, history_of
 from midstream.job.plans.local_plans import require_seen
-from midstream.job.task.sides import NEW
+from midstream.job.task.lanes import TARGET
 from midstream.migration import moving_state_paced
 from midstream.optimizer.plans import plan_query
 
@@ -112,7 +112,7 @@ def test_all_slots_are_paced_inside_their_tasks(name, tmp_path, monkeypatch):
         if i == 4:
             chain.migrate("(A (B C))", "moving_state_paced")
         chain.batch(part)
-        assert "q" + NEW not in chain.manifest.segments
+        assert f"q~{TARGET}" not in chain.manifest.segments
     chain.batch({}, end=True)
     (record,) = history_of(chain.driver, chain.query)
     assert record["status"] == "done"

@@ -19,7 +19,7 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.job.commands.accounts import history_of
 from midstream.job.slots import replays
 from midstream.job.slots.replays import parted
-from midstream.job.task.sides import NEW, REST
+from midstream.job.task.lanes import KEPT, TARGET
 from midstream.optimizer.plans import enumerate_plans
 
 FOR_EVER = KEYS.replace("A [RANGE 20]", "A [UNBOUNDED]")
@@ -65,7 +65,7 @@ def test_each_batch_carries_a_part_of_the_state_and_results_go_on(tmp_path):
         if i == 4:
             chain.migrate("(A (B C))", "moving_state_paced")
         chain.batch(part)
-        rest = chain.manifest.segments.get("q" + REST, {})
+        rest = chain.manifest.segments.get(f"q~{KEPT}", {})
         left.append(sum(e.rows for slots in rest.values() for entries in slots.values() for e in entries))
         results.append(chain.results().num_rows)
     under_way = [rows for rows in left if rows]
@@ -112,7 +112,7 @@ def test_a_restart_goes_on_with_what_is_left(name, tmp_path):
         if i > 4:
             chain = opened(query, inputs, tmp_path)
         if i == 6:
-            assert {"q" + NEW, "q" + REST} <= set(chain.manifest.segments)
+            assert {f"q~{TARGET}", f"q~{KEPT}"} <= set(chain.manifest.segments)
         chain.batch(part)
     chain.batch({}, end=True)
     assert chain.query.plan.text == "(A (B C))"

@@ -75,7 +75,7 @@ def test_marked_groups_of_several_stages_move_and_migrate_at_random_moments(seed
         session.push({name: parts[name][part] for name in "ABCD"})
         manifest = CheckpointStore(str(tmp_path)).latest()
         assert manifest is not None
-        moving += manifest.slots.doubled is not None and manifest.slots.doubled["queries"]["by_key"] == "whole"
+        moving += manifest.slots.doubled is not None and manifest.slots.doubled.queries["by_key"] == "whole"
     session.finish()
     inputs = {name: pa.concat_tables(tables) for name, tables in parts.items()}
     for name, cql in QUERIES.items():

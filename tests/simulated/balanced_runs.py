@@ -15,16 +15,16 @@ from midstream.algebra.physical import Source, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
 from midstream.cluster.simulated import Disk, Link, Simulation
-from midstream.distribution.protocols.manager import ManagerState, MoveRequest
-from midstream.distribution.protocols.processor import ProcessorState
-from midstream.distribution.protocols.registry import protocol_of
-from midstream.distribution.protocols.split import SplitState, split_state
 from midstream.job.task.result_table import result_table
 from midstream.job.task.sources import source_elements
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, routing_keys
 from midstream.lab.papers.partitioned_load_balancing.legality import memory
 from midstream.lab.papers.partitioned_load_balancing.managing import Managing
 from midstream.lab.papers.partitioned_load_balancing.processing import Processing, Setup
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import ManagerState, MoveRequest
+from midstream.lab.papers.partitioned_load_balancing.protocols.processor import ProcessorState
+from midstream.lab.papers.partitioned_load_balancing.protocols.registry import protocol_of
+from midstream.lab.papers.partitioned_load_balancing.protocols.split import SplitState, split_state
 from midstream.lab.papers.partitioned_load_balancing.rows import ChangePlan
 from midstream.lab.papers.partitioned_load_balancing.sink import Sink
 from midstream.lab.papers.partitioned_load_balancing.splitting import Splitting, Streams, Tick

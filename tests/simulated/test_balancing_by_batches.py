@@ -15,7 +15,7 @@ from tests.simulated.balanced_runs import MANAGER, SINK, Balanced
 from tests.simulated.test_balancing_protocols import JOIN, KINDS, streams
 
 from midstream.cluster.simulated import Step
-from midstream.distribution.protocols.manager import MoveRequest
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
 
 Disks = dict[str, dict[str, Any]]
 

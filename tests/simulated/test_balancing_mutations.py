@@ -12,9 +12,9 @@ from tests.simulated.test_balancing_protocols import JOIN, KINDS, streams
 from midstream.algebra.expressions import Literal
 from midstream.algebra.time import BEGINNING
 from midstream.cluster.simulated import Link
-from midstream.distribution.protocols import messages, processor, split
-from midstream.distribution.protocols.manager import MoveRequest
 from midstream.lab.papers.partitioned_load_balancing import old_track, processing, rows, splitting, tracks
+from midstream.lab.papers.partitioned_load_balancing.protocols import messages, processor, split
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
 from midstream.migration import marks
 
 SHAPES = ["((A B) C)", "(A (B C))"]

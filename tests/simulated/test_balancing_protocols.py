@@ -12,8 +12,8 @@ from tests.profiles import always
 from tests.simulated.balanced_runs import MANAGER, SINK, Balanced
 
 from midstream.cluster.simulated import Link
-from midstream.distribution.protocols.manager import MoveRequest
 from midstream.lab.papers.partitioned_load_balancing.legality import legal_protocols
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
 
 PROTOCOLS = ["ptlb", "mslb", "split_time_balancing"]
 JOIN = "SELECT A.k, A.v, B.v AS w, C.v AS x FROM A [RANGE 10], B [RANGE 10], C [RANGE 10] WHERE A.k = B.k AND B.k = C.k"

@@ -122,9 +122,9 @@ def _strategies() -> Sequence[str]:
 
 
 def _protocols() -> Sequence[str]:
-    from midstream.distribution.protocols.registry import PROTOCOLS, SHORT
+    from midstream.distribution.move_legality import PROTOCOLS
 
-    return ("auto", *SHORT, *PROTOCOLS)
+    return ("auto", "split_time", *PROTOCOLS)
 
 
 def _modes() -> Sequence[str]:

@@ -17,6 +17,9 @@ DATA_FOLDERS = (STATE, RESULTS, DEAD_LETTERS, LISTS, METRICS)
 REHEARSED = "~verify"
 """What is added to a query's name for a copy of it by which a migration is verified."""
 
+LANE = "~"
+"""What stands between a query's name and the number of one of its lanes."""
+
 SHARED_RESULTS = f"{RESULTS}/_shared"
 """Where the result files are that several queries share, in a folder for each schema."""
 
@@ -60,6 +63,34 @@ def issued(path: str) -> int | None:
 def copy_name(query: str) -> str:
     """The name under which a copy of a query migrates."""
     return f"{query}{REHEARSED}"
+
+
+def lane_name(query: str, number: int) -> str:
+    """The name of a query's lane in reports and manifests; the first has the query's own.
+
+    >>> lane_name("hot", 0), lane_name("hot", 2)
+    ('hot', 'hot~2')
+    """
+    return f"{query}{LANE}{number}" if number else query
+
+
+def query_of(lane: str) -> str:
+    """The query that a lane is of.
+
+    >>> query_of("hot~2"), query_of("hot")
+    ('hot', 'hot')
+    """
+    name, found, number = lane.rpartition(LANE)
+    return name if found and number.isdigit() else lane
+
+
+def renamed_lane(lane: str, query: str) -> str:
+    """The same lane of another query.
+
+    >>> renamed_lane("hot~2", "cold")
+    'cold~2'
+    """
+    return query + lane.removeprefix(query_of(lane))
 
 
 def is_rehearsal(query: str) -> bool:

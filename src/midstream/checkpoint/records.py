@@ -91,6 +91,27 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMove:
+    """A move of partition groups whose rows go to two slots meanwhile: where the groups go, and since which batch.
+
+    Answers go over to the new slots at `split_at`, or, without one, as marked rows end. `queries` are those that move
+    in this way, with whether only their moving groups run twice or all of them. A move that is `over` ends before the
+    next batch; one that was `cancelled`, for that reason, leaves the groups where they were.
+    """
+
+    protocol: str
+    groups: Sequence[int]
+    slots: int
+    begun: int
+    trigger: str = ""
+    reason: str = ""
+    split_at: int | None = None
+    queries: Mapping[str, str] = field(default_factory=dict)
+    over: bool = False
+    cancelled: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Slots:
     """The slots: the one of each partition group, how many there are, the groups' loads, the moves, the decisions.
 
@@ -112,7 +133,7 @@ class Slots:
     shared: History = ()
     merging: Sequence[str] = ()
     divided: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    doubled: Mapping[str, Any] | None = None
+    doubled: GroupMove | None = None
     classes: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
 
     def merging_of(self, query: str) -> frozenset[str]:

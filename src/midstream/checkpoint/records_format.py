@@ -19,6 +19,7 @@ from midstream.checkpoint.file_entries import (
 from midstream.checkpoint.records import (
     Asked,
     Fault,
+    GroupMove,
     Outputs,
     QueryAccount,
     SetAside,
@@ -45,6 +46,7 @@ _FILES: dict[tuple[type, str], type] = {
 
 _PARTS: dict[tuple[type, str], type] = {
     (Slots, "wanted"): Wanted,
+    (Slots, "doubled"): GroupMove,
     (QueryAccount, "fault"): Fault,
     (QueryAccount, "set_aside"): SetAside,
 }

@@ -80,7 +80,6 @@ def _query(job: StoredJob, query: StoredQuery) -> dict[str, Any]:
     adaptivity = {
         "mode": query.adaptivity.mode,
         "decision": decisions[-1].record if decisions else None,
-        "waits": query.decides_after,
     }
     return {
         "cql": query.cql,

@@ -277,8 +277,6 @@ class StoredQuery:
     waits_for: StreamWait | None = None
     shared_with: Mapping[str, int] = field(default_factory=dict)
     """How many rows of its state other queries keep too, by their names."""
-    decides_after: str = ""
-    """What has to end before it can decide about its plan."""
 
     @property
     def cql(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.checkpoint.inspect import stored_states, tick
 from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.checkpoint.names import REHEARSED
+from midstream.checkpoint.names import REHEARSED, query_of
 from midstream.checkpoint.plan_graphs import graph_of_record, join_tree
 from midstream.checkpoint.stored import (
     VERIFYING,
@@ -42,34 +42,18 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
         tuple(stored_states(manifest, (name, f"{name}~new"))),
         StreamWait(**manifest.streams.waits[name]) if name in manifest.streams.waits else None,
         shared_with(manifest, name),
-        _decides_after(manifest, name, plan),
     )
-
-
-def _decides_after(manifest: Manifest, name: str, plan: Mapping[str, Any]) -> str:
-    moving = manifest.slots.doubled
-    if moving is None or name not in moving["queries"] or not any(node["stage"] for node in plan.get("nodes", ())):
-        return ""
-    return f"groups move by {moving['protocol']} since batch {moving['begun']}, and its plan has several stages"
 
 
 def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
     """How many rows of a query's state other queries keep too, by their names."""
     places: dict[str, dict[str, int]] = {}
     for part, stages in manifest.segments.items():
-        held = places.setdefault(_query_of(part, manifest), {})
+        held = places.setdefault(query_of(part), {})
         held.update({e.place: e.rows for slots in stages.values() for entries in slots.values() for e in entries})
     own = places.pop(query, {})
     common = {name: sum(rows for place, rows in held.items() if place in own) for name, held in sorted(places.items())}
     return {name: rows for name, rows in common.items() if rows}
-
-
-def _query_of(part: str, manifest: Manifest) -> str:
-    """The query that a plan at work is of: a side of a migration or a track of a move has a longer name."""
-    name = part
-    while name and name not in manifest.queries:
-        name = name.rpartition("~")[0]
-    return name or part
 
 
 def _knowledge(name: str, kept: Mapping[str, Any], time: str) -> Knowledge:

@@ -20,11 +20,10 @@ class GroupMove:
 
 @dataclass(frozen=True, slots=True)
 class MovingGroups:
-    """The move under way of groups whose rows go to two slots: those on the way, and those that follow them."""
+    """The move under way of groups whose rows go to two slots."""
 
     protocol: str
     groups: int
-    queued: int
     since: int
     trigger: str
 
@@ -83,14 +82,11 @@ def stored_slots(manifest: Manifest) -> StoredSlots:
 
 def moving_groups(manifest: Manifest) -> MovingGroups | None:
     """The move under way of groups whose rows go to two slots."""
-    record, wanted = manifest.slots.doubled, manifest.slots.wanted
-    if record is None:
+    move = manifest.slots.doubled
+    if move is None:
         return None
-    changed = sum(old != new for old, new in zip(manifest.slots.routing, record["groups"], strict=True))
-    # Groups of further pairs of slots follow; another number of slots deals all groups anew.
-    follows = wanted is not None and wanted.slots == manifest.slots.count
-    queued = sum(a != b for a, b in zip(record["groups"], wanted.groups, strict=True)) if wanted and follows else 0
-    return MovingGroups(record["protocol"], changed, queued, record["begun"], record["trigger"])
+    changed = sum(old != new for old, new in zip(manifest.slots.routing, move.groups, strict=True))
+    return MovingGroups(move.protocol, changed, move.begun, move.trigger)
 
 
 def _key_classes(manifest: Manifest) -> Iterator[KeyClassSlots]:

@@ -33,6 +33,7 @@ from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
 from midstream.cluster.run import Run
 from midstream.distribution.fragments import Route
+from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.arriving.attention import reads_of, wait_text, waits
@@ -50,7 +51,6 @@ from midstream.job.outputs.announcing import Progress
 from midstream.job.outputs.delivery import Sink
 from midstream.job.queries.changed_functions import fingerprints
 from midstream.job.queries.faults import on_error_of
-from midstream.job.slots.doubled_moves import protocol_named
 from midstream.job.slots.links import Located
 from midstream.job.slots.relocation import require_slots
 from midstream.job.slots.sites import home_of, require_fixed, require_home, require_slots_of_sites, sites_of

@@ -93,7 +93,7 @@ def forecast_text(command: Command, record: Record) -> str:
             return rebalance_forecast(record)
         case CancelRebalance():
             moving = record["cancelled"]
-            count = 0 if moving is None else moving["groups"] + moving["queued"]
+            count = 0 if moving is None else moving["groups"]
             return (
                 f"{plural(count, 'group')} would stay in their slots"
                 if moving

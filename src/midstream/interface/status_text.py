@@ -112,8 +112,6 @@ def _query(query: StoredQuery) -> Iterator[str]:
     if query.adaptivity.mode != "off" or query.decisions:
         decided = query.decisions[-1].reason if query.decisions else "nothing decided yet"
         yield f"  adaptivity {query.adaptivity.mode}: {decided}"
-        if query.decides_after:
-            yield f"    decides nothing now: {query.decides_after}"
 
 
 def results_text(query: StoredQuery) -> str:

@@ -23,14 +23,13 @@ from midstream.adaptation.sampling_pace import Attention
 from midstream.adaptation.summary import operators_summary, statistics_summary
 from midstream.algebra.expressions import columns_of
 from midstream.algebra.statistics import Statistics
+from midstream.checkpoint.names import query_of
 from midstream.errors import MidstreamError
 from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.both_at_once import held_up
 from midstream.job.slots.links import link_seconds
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import SampleRequest
-from midstream.job.task.sides import base_name
 from midstream.optimizer.plans import Plan, plan_query
 
 if TYPE_CHECKING:
@@ -136,7 +135,6 @@ class Watcher:
         query = whole if self.slot is None else whole.in_slot(self.slot)
         reports = [report for report in batch.reports if self.slot in (None, report.slot)]
         migrating = verifying or (query.migration is not None and not query.migration.done)
-        migrating = migrating or bool(held_up(batch.slots.doubling, query))
         self._count(reports)
         self._absorb(reports)
         self._add_operators(query, batch, reports)
@@ -243,7 +241,7 @@ class Watcher:
         else:
             given = dict.fromkeys(range(batch.slots.count), 0)
             for r in (r for r in batch.reports if r.stage == 0 and r.slot in given):
-                given[r.slot] += sum(p.rows_out for (n, _), p in r.fragments.items() if base_name(n) == self.name)
+                given[r.slot] += sum(p.rows_out for (n, _), p in r.fragments.items() if query_of(n) == self.name)
             mine = [report for report in batch.reports if report.stage > 0 or report.slot == self.slot]
             self.operators.add(self.name, mine, given[self.slot] / max(1, sum(given.values())))
 

@@ -7,18 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical.routed import WindowName
-from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.process import this_process
 from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.arriving.incoming import Incoming
-from midstream.job.doubling import Doubling
+from midstream.job.lanes import Dealing, RunningLane
 from midstream.job.ports import Ports
 from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
@@ -31,37 +28,12 @@ from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
 from midstream.job.task.samples import SampleRequest
-from midstream.job.task.sides import NEW, Side, Unheard
 from midstream.job.task.step import StageStep
 from midstream.job.task.stream_reading import StreamReading
-from midstream.job.task.tracks import Track
-from midstream.job.task.works import NOT_APART, Apart, FragmentWork, MigrationWork, TaskWork
-from midstream.migration.legality import keeps_intervals
-from midstream.migration.marks import with_output_mark
+from midstream.job.task.works import NOT_APART, Apart, BySlot, FragmentWork, MigrationWork, TaskWork
 
 TICKS = "#ticks"
 """The stream of a session's clock: it moves the registers of all streams whose time is a timestamp."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A plan at work: its name in reports and manifests, the name its state is stored under, and for which time."""
-
-    name: str
-    query: RunningQuery
-    stored: str
-    side: Side | None = None
-    track: Track | None = None
-
-    @property
-    def marked(self) -> bool:
-        """Whether it has groups that leave by PTLB: they stay with their plan."""
-        return self.track is not None and self.track.marked
-
-    def exchanged(self, fragment: int) -> pa.Schema:
-        """What a fragment of it gives to others."""
-        schema = self.query.staged.fragment(fragment).plan.schema
-        return with_output_mark(schema) if self.marked else schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +95,10 @@ class Batch:
     def sharing(self) -> SharingPlan:
         """Who shares what, and what of it new queries start with."""
         frontiers = {name: self.advance_to(query) for name, query in self.queries.items()}
-        changes, doubling = self.changes, self.slots.doubling
+        changes, move = self.changes, self.slots.move
         # A query for which rows were set aside has less than others that keep the same windows.
         alone = self.options.sifted.union(
-            self.position.set_aside, changes.ended, changes.recut, () if doubling is None else doubling.queries
+            self.position.set_aside, changes.ended, changes.recut, () if move is None else move.queries
         )
         sooner, apart = frozenset(self.arrivals.sooner), self.slots.apart
         return SharingPlan(self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner, apart)
@@ -158,23 +130,23 @@ class Batch:
     @property
     def stages(self) -> int:
         """How many stages the plans at work need."""
-        return max((self.arrivals.stages(part.name, part.query.staged) for part in self.parts), default=1)
+        return max((self.arrivals.stages(part.name, part.query.staged) for part in self.lanes), default=1)
 
     @cached_property
     def arrivals(self) -> Arrivals:
         """How streams arrive: by their routes, and once more for fragments that read them in place."""
-        # Sides of a split keep rows for later where these arrive, and rows that are set aside are reported once.
+        # Rows that are set aside are reported once.
         in_place = {
             part.name: part.query.staged
-            for part in self.parts
-            if part.side is None and part.query.name not in self.options.sifted and not part.query.local
+            for part in self.lanes
+            if part.lane is None and part.query.name not in self.options.sifted and not part.query.local
         }
         incoming = self.incoming
         return arrivals(in_place if self.slots.one_slot_each else {}, incoming.streams, incoming.routes)
 
     def steps(self, memory: Memory | None = None) -> list[StageStep]:
         """The steps of all stages; each slot may have another memory than the batch says."""
-        parts = {part.name: part for part in self.parts}
+        parts = {part.name: part for part in self.lanes}
         fragments = [(name, fragment) for name, part in parts.items() for fragment in part.query.staged.fragments]
         ports = Ports.of(fragments, self.sharing)
         exchanged = Layout.of({port: parts[name].exchanged(number) for (name, number), port in ports.numbers.items()})
@@ -213,47 +185,24 @@ class Batch:
         )
 
     def _works(self, stage: int, ports: Ports) -> tuple[TaskWork, ...]:
-        return tuple(self.sharing.gathered([work for part in self.parts for work in self._work(part, stage, ports)]))
+        return tuple(self.sharing.gathered([work for part in self.lanes for work in self._work(part, stage, ports)]))
 
     @cached_property
-    def parts(self) -> list[Part]:
-        """All plans at work in this batch, also after it has moved migrations on."""
-        found, doubling = [], self.slots.doubling
-        for name, query in self.queries.items():
-            migration = query.migration
-            if doubling is not None and name in doubling.queries:
-                found += self._tracks(doubling, query)
-            elif migration is None or not migration.apart:
-                found.append(Part(name, query, name))
-            elif migration.done:
-                found.append(Part(name, migration.target, name + NEW))
-            elif migration.replays:
-                found.append(Part(name, query, name))
-                found.append(Part(name + NEW, migration.target, name + NEW, Unheard(BEGINNING, True, False)))
-            else:
-                split, target = migration.decision["split_after"], migration.target
-                whole = keeps_intervals(query.plan.physical) and keeps_intervals(target.plan.physical)
-                found.append(Part(name, query, name, Side(split, False, whole)))
-                found.append(Part(name + NEW, target, name + NEW, Side(split, True, whole)))
-        return found
-
-    def _tracks(self, doubling: Doubling, query: RunningQuery) -> list[Part]:
-        """A query of which groups move, in the tracks by which it runs."""
+    def lanes(self) -> list[RunningLane]:
+        """All lanes at work in this batch, also after it has moved migrations on."""
         keys = {name: route.key for name, route in self.incoming.routes.items() if route.key}
-        # A plan that it goes over to keeps intervals if it does: others are refused while groups move.
-        whole = all(keeps_intervals(own.plan.physical) for own in (query, *query.local.values()))
-        tracks = doubling.tracks(query.name, keys, whole)
-        return [Part(query.name + suffix, query, query.name + suffix, track=track) for suffix, track in tracks]
+        dealing = Dealing(self.slots.routing, self.slots.move, keys)
+        return [lane for query in self.queries.values() for lane in dealing.lanes(query)]
 
-    def _stored(self, part: Part, fragment: int) -> Mapping[int, Sequence[SegmentEntry]]:
-        return {} if self.before is None else self.before.segments.get(part.stored, {}).get(fragment, {})
+    def _stored(self, part: RunningLane, fragment: int) -> BySlot:
+        return {} if self.before is None else self.before.segments.get(part.name, {}).get(fragment, {})
 
-    def _work(self, part: Part, stage: int, ports: Ports) -> list[FragmentWork]:
+    def _work(self, part: RunningLane, stage: int, ports: Ports) -> list[FragmentWork]:
         works = self._work_by(part, part.query, stage, ports)
         local = {slot: self._work_by(part, own, stage, ports) for slot, own in part.query.local.items()}
         return [replace(work, local={s: o[i] for s, o in local.items()}) for i, work in enumerate(works)]
 
-    def _work_by(self, part: Part, query: RunningQuery, stage: int, ports: Ports) -> list[FragmentWork]:
+    def _work_by(self, part: RunningLane, query: RunningQuery, stage: int, ports: Ports) -> list[FragmentWork]:
         """What fragments have to do by a plan, in all slots that run by it."""
         restored = query.frontiers(self.position.advanced_to(query.name))
         advanced = query.frontiers(self.advance_to(query))
@@ -276,24 +225,23 @@ class Batch:
             if self.arrivals.stage(part.name, fragment) == stage
         ]
 
-    def _apart(self, part: Part, query: RunningQuery, fragment: Fragment) -> Apart:
+    def _apart(self, part: RunningLane, query: RunningQuery, fragment: Fragment) -> Apart:
         """What a fragment does because it runs apart from those of other queries."""
         found = Apart(
             self._migration(part, query, fragment.number),
-            part.side,
-            part.track,
+            part.lane,
             query.name in self.options.sifted and query.migration is None,
             self._probed(part, fragment),
             self.arrivals.in_place.get((part.name, fragment.number)),
         )
         return NOT_APART if found == NOT_APART else found  # what most fragments have in common travels once
 
-    def _probed(self, part: Part, fragment: Fragment) -> Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]]:
+    def _probed(self, part: RunningLane, fragment: Fragment) -> Mapping[WindowName, BySlot]:
         """The windows that a fragment's one-way joins read, as the last batch left them."""
         kept = part.query.staged.windows
         return {name: self._stored(part, kept[name]) for name in probed_windows(fragment.plan)} if kept else {}
 
-    def _migration(self, part: Part, query: RunningQuery, fragment: int) -> MigrationWork | None:
+    def _migration(self, part: RunningLane, query: RunningQuery, fragment: int) -> MigrationWork | None:
         migration = query.migration
         if migration is None or migration.apart or part.marked or fragment not in migration.fragments(query):
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +18,7 @@ from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.slot_layout import SlotLayout
 from midstream.job.slots.doubled_moves import moves_doubled, relocated_doubled
-from midstream.job.slots.moving_migrations import Filled
-from midstream.job.slots.relocation import Relocated, current_routing, relocated
+from midstream.job.slots.relocation import Relocated, Relocation, current_routing
 from midstream.job.slots.replays import Pace
 from midstream.job.slots.rerouting import Rerouter
 from midstream.job.slots.stepping import next_step
@@ -60,11 +59,9 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
     wanted = next_step(old, state.wanted, at.before, state.queries, pace.rows)
     spreading = state.spread.beginning(at.before, state.queries, state.faults.stopped, old, wanted, better)
 
-    def relocate(
-        since: Manifest | None, wanted: Routing | None, placed: Mapping[str, Filled] | None
-    ) -> Flow[Relocated]:
-        uri, queries, memory = at.position.checkpoint, state.queries, at.options.memory
-        return relocated(uri, batch_id, since, queries, old, wanted, memory, better, placed, pace)
+    def relocate(since: Manifest | None, wanted: Routing | None, placed: Collection[str]) -> Flow[Relocated]:
+        uri, memory = at.position.checkpoint, at.options.memory
+        return Relocation(uri, batch_id, since, state.queries, old, memory, pace).to(wanted, better, placed)
 
     moved = yield from relocated_doubled(
         batch_id, spreading.start, state.queries, old, wanted, relocate, state.faults.stopped
@@ -88,8 +85,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
             moved.routing.slots,
             dealt.groups,
             spread,
-            moved.doubling,
-            {} if moved.doubling is None else moved.doubling.copies,
+            moved.doubled,
             {**dealt.apart, **{g.key_class: dealt.table(g.key_class) for g in spread if g.active and g.key_class}},
         ),
         replace(at.options, scheduling=state.settings.scheduling, sifted=sifted),

@@ -8,9 +8,9 @@ from typing import Any
 
 from midstream.adaptation.plain import plain, typed
 from midstream.algebra.statistics import OperatorStatistics
+from midstream.checkpoint.names import query_of
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import OperatorReport
-from midstream.job.task.sides import base_name
 from midstream.operators.base import Work
 
 Place = tuple[int, int]
@@ -44,7 +44,7 @@ class OperatorTotals:
         held: dict[Place, OperatorReport] = {}
         for report in reports:
             for (name, fragment), part in report.fragments.items():
-                if base_name(name) != query:
+                if query_of(name) != query:
                     continue
                 for number, operator in enumerate(part.operators):
                     did = operator if report.stage == 0 or share == 1.0 else operator.part(share)

@@ -11,7 +11,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.names import query_of
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import (
     Asked,
@@ -28,6 +28,7 @@ from midstream.distribution.balancing import remembered
 from midstream.distribution.key_classes import ARRIVAL, key_classes
 from midstream.job.arriving.attention import reads_of, silences, unexpected, waits
 from midstream.job.batch import TICKS, Batch, entry_of
+from midstream.job.lanes import Filled, Stored, by_target, lane_numbers, with_lanes
 from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
 from midstream.job.queries.migration_account import Account, extra
 from midstream.job.queries.plan_graph import plans_of
@@ -35,7 +36,6 @@ from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.doubled_moves import doubled_after
 from midstream.job.slots.replays import resting
 from midstream.job.task.reports import FragmentReport
-from midstream.job.task.sides import NEW, base_name
 
 REMEMBERED = 100
 """How many migrations of a query, and moves of partition groups, manifests remember."""
@@ -247,16 +247,20 @@ class Outcome:
         given: dict[str, list[ResultFile]] = {}
         for report in sorted(self.batch.reports, key=lambda r: r.slot):
             for name, file in report.results.items():
-                given.setdefault(base_name(name), []).append(file)
+                given.setdefault(query_of(name), []).append(file)
         return given
 
-    def _segments(self) -> dict[str, Mapping[int, Mapping[int, Sequence[SegmentEntry]]]]:
-        found: dict[str, dict[int, dict[int, list[SegmentEntry]]]] = {part.name: {} for part in self.batch.parts}
+    def _segments(self) -> dict[str, Stored]:
+        found: dict[str, Filled] = {lane.name: {} for lane in self.batch.lanes}
         for report in self.batch.reports:
             for (name, fragment), part in report.fragments.items():
                 if name in found and part.entries:
                     found[name].setdefault(fragment, {})[report.slot] = part.entries
-        return {**found, **resting(self.before, self.batch.queries)}
+        segments: dict[str, Stored] = {**found, **resting(self.before, self.batch.queries)}
+        for name, query in self.batch.queries.items():
+            if query.migration is not None and query.migration.apart and self._goes_over(query, query.migration):
+                segments = with_lanes(segments, name, by_target(lane_numbers(segments, name)))
+        return segments
 
     def _released(self, query: RunningQuery) -> int:
         plans = at_work(query, self.batch.slots.count)
@@ -270,7 +274,7 @@ class Outcome:
         if migration is not None and migration.replays:
             return self._complete(query)
         if migration is not None and migration.apart:
-            first = migration.decision["split_after"] + 1
+            first = migration.split_at
             old, new = (self._complete(q) for q in (query, migration.target))
             return new if migration.done else old if old < first else max(first, new)
         if migration is not None:
@@ -296,17 +300,21 @@ class Outcome:
         migration = query.migration
         if migration is None or migration.done or migration.cancelling:
             return None
-        if migration.replays:
-            done = False  # it ends between two batches
-        elif migration.apart:
-            first = migration.decision["split_after"] + 1
-            done = all(q.passed(self.batch.advance_to(query)) >= first for q in (query, migration.target))
+        if migration.apart:
+            done = self._goes_over(query, migration)
         else:
             done = all(part.migrated is not False for part in self._parts(query, None if slot is None else (slot,)))
             done = done and not self._leaves_by_its_plan(query)
         begun = self.batch.batch_id if migration.begun is None else migration.begun
         account = self._account(query, migration, slot).to_json()
         return {**migration.to_json(), "begun": begun, "done": done, "account": account}
+
+    def _goes_over(self, query: RunningQuery, migration: MigrationUnderWay) -> bool:
+        """Whether the plan that a query has side by side with another has nothing left to answer for."""
+        if migration.done or migration.replays:
+            return False  # what is moved bit by bit ends between two batches
+        plans = (query, migration.target)
+        return all(plan.passed(self.batch.advance_to(query)) >= migration.split_at for plan in plans)
 
     def _account(self, query: RunningQuery, migration: MigrationUnderWay, slot: int | None = None) -> Account:
         """What a migration has cost by the end of this batch, in all slots or in the one that migrates."""
@@ -315,10 +323,10 @@ class Outcome:
         reports: dict[tuple[str, int], list[FragmentReport]] = {}
         for report in batch.reports:
             for place, part in report.fragments.items():
-                if base_name(place[0]) == query.name and slot in (None, report.slot):
+                if query_of(place[0]) == query.name and slot in (None, report.slot):
                     reports.setdefault(place, []).append(part)
         return known.after(
-            batch.advance_to(query), this_process().now(), self._heard(query), *extra(reports, query.name + NEW)
+            batch.advance_to(query), this_process().now(), self._heard(query), *extra(reports, query.name)
         )
 
     def _heard(self, query: RunningQuery) -> bool:
@@ -333,8 +341,8 @@ class Outcome:
     def _parts(
         self, query: RunningQuery, slots: Collection[int] | None, number: int | None = None
     ) -> list[FragmentReport]:
-        """What fragments, or the one of a number, report from some slots, in all tracks that migrate with the query."""
-        names = {part.name for part in self.batch.parts if part.query.name == query.name and not part.marked}
+        """What fragments, or the one of a number, report from some slots, in all lanes that migrate with the query."""
+        names = {lane.name for lane in self.batch.lanes if lane.query.name == query.name and not lane.marked}
         return [
             part
             for report in self.batch.reports
@@ -345,8 +353,8 @@ class Outcome:
 
     def _leaves_by_its_plan(self, query: RunningQuery) -> bool:
         """Whether groups leave by the query's old plan, which it then needs for another batch."""
-        parts = (part for part in self.batch.parts if part.query.name == query.name)
-        return self.batch.advance_to(query) < INFINITY and any(part.marked for part in parts)
+        lanes = (lane for lane in self.batch.lanes if lane.query.name == query.name)
+        return self.batch.advance_to(query) < INFINITY and any(lane.marked for lane in lanes)
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migration that this batch ends, if any."""

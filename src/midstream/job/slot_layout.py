@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from midstream.checkpoint.records import GroupMove
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.arriving.incoming import Incoming
-from midstream.job.doubling import Doubling
+from midstream.job.lanes import copies_of
 from midstream.job.task.exchange import Delivery, Shares
 
 
@@ -16,17 +17,20 @@ from midstream.job.task.exchange import Delivery, Shares
 class SlotLayout:
     """How many slots there are, and which of them owns each partition group.
 
-    Several slots share the groups that are `spread`, except those that rest. `doubling` is the move under way of groups
-    whose rows go to two slots, and `copies` are the slots besides the owner's to which arriving rows of some groups go.
-    Of key classes that are dealt `apart`, other slots own groups.
+    Several slots share the groups that are `spread`, except those that rest. `move` is the one under way of groups
+    whose rows go to two slots. Of key classes that are dealt `apart`, other slots own groups.
     """
 
     count: int
     routing: tuple[int, ...]
     spread: tuple[SpreadGroup, ...] = ()
-    doubling: Doubling | None = None
-    copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    move: GroupMove | None = None
     apart: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def copies(self) -> dict[int, tuple[int, ...]]:
+        """The slots besides the owner's to which arriving rows of groups that move go."""
+        return copies_of(self.routing, self.move)
 
     @property
     def dealing(self) -> Routing:
@@ -60,7 +64,7 @@ class SlotLayout:
     @property
     def one_slot_each(self) -> bool:
         """Whether every group is in one slot alone, and stays so."""
-        return not self.copies and not self.spread and self.doubling is None
+        return not self.copies and not self.spread and self.move is None
 
     def delivery(self, stream: str, incoming: Incoming) -> Delivery:
         """To which slots arriving rows of a stream go; those that may go anywhere go to one."""

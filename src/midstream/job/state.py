@@ -17,8 +17,10 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Settings
 from midstream.distribution.fragments import Route
 from midstream.distribution.key_classes import ARRIVAL
+from midstream.distribution.move_legality import AUTO, DOUBLED, MSLB
 from midstream.distribution.routing import Routing
 from midstream.job.batch import Batch
+from midstream.job.lanes import by_own_plan, lane_numbers
 from midstream.job.migrations.verifying import Consequence, Verifications
 from midstream.job.plans.local_plans import follow
 from midstream.job.queries.arrivals import arrivals
@@ -26,7 +28,7 @@ from midstream.job.queries.declared import require_same_job
 from midstream.job.queries.faults import Faults
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads, class_named, evened, require_naming
-from midstream.job.slots.doubled_moves import AUTO, DOUBLED, MSLB, cancelled_move, require_protocol, require_rest
+from midstream.job.slots.doubled_moves import cancelled_move, require_protocol, require_rest
 from midstream.job.slots.group_bits import chosen_bits, require_bits
 from midstream.job.slots.hot_decisions import hottest, spread_hot
 from midstream.job.slots.protocol_choice import cheapest_protocol
@@ -42,7 +44,6 @@ from midstream.job.slots.relocation import (
 from midstream.job.slots.sites import require_no_homes
 from midstream.job.slots.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
-from midstream.job.task.sides import COMING, LEAVING
 from midstream.migration.corrections import corrections
 from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan
@@ -315,9 +316,9 @@ class JobState:
             return Situation(query.sources)
         latest, registers = self.manifest.streams.latest, self.manifest.streams.registers
         aliases = {source.stream.alias: source.stream.name for source in query.sources}
-        tracks = [self.manifest.segments.get(query.name + track, {}) for track in ("", LEAVING, COMING)]
+        lanes = by_own_plan(lane_numbers(self.manifest.segments, query.name)).values()
         ends: dict[str, int] = {}
-        for entry in (e for stages in tracks for slots in stages.values() for own in slots.values() for e in own):
+        for entry in (e for stages in lanes for slots in stages.values() for own in slots.values() for e in own):
             ends[entry.state] = max(ends.get(entry.state, BEGINNING), entry.latest_to)
         return Situation(
             query.sources,

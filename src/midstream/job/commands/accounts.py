@@ -6,12 +6,11 @@ from typing import Any
 
 from midstream.algebra.quantities import moment
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name
+from midstream.checkpoint.names import copy_name, query_of
 from midstream.checkpoint.stored_queries import shared_with
 from midstream.job.job import Job
 from midstream.job.plans.local_plans import status_of, under_way
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.sides import base_name
 
 
 def history_of(job: Job, query: RunningQuery) -> list[dict[str, Any]]:
@@ -62,7 +61,7 @@ def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:
     """The rows and bytes of each state of a query, those of the plan it migrates to included."""
     found: dict[str, dict[str, int]] = {}
     for part, stages in manifest.segments.items():
-        if base_name(part) != query:
+        if query_of(part) != query:
             continue
         for entry in (e for slots in stages.values() for entries in slots.values() for e in entries):
             state = found.setdefault(entry.state, {"rows": 0, "bytes": 0})

@@ -30,6 +30,7 @@ from midstream.checkpoint.commands import (
 )
 from midstream.checkpoint.stored_slots import moving_groups
 from midstream.distribution.key_classes import ARRIVAL
+from midstream.distribution.move_legality import protocol_named
 from midstream.distribution.routing import Routing
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
 from midstream.job.commands.first_plan import first_plan
@@ -39,9 +40,8 @@ from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, t
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.both_at_once import require_both
+from midstream.job.slots.both_at_once import move_of, require_both
 from midstream.job.slots.class_dealing import ClassLoads
-from midstream.job.slots.doubled_moves import protocol_named
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
@@ -70,7 +70,7 @@ def forecast(job: Job, command: Command, parse: Parse) -> Record:
             return _migrate(job, query_named(job, name), plan, command.part)
         case CancelMigration(name):
             query = query_named(job, name)
-            migration = require_cancellable(query)
+            migration = require_cancellable(query, move_of(job.manifest, name))
             return {"query": name, "plan": query.plan.text, "cancelled": migration.target.plan.text}
         case ScheduleOperators(scheduling):
             return {"from": job.state.settings.scheduling, "to": schedule_of(scheduling).name}

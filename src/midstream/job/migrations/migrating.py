@@ -15,7 +15,7 @@ from midstream.job.plans.fragment_strategies import is_within
 from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.slots.both_at_once import is_doubled, keeps_from, require_both
+from midstream.job.slots.both_at_once import keeps_from, move_of, require_both
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
 from midstream.migration.verified import DIFFERS, FAILED, Stretch, can_be_adopted
@@ -146,12 +146,15 @@ def require_way(
 
 def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked, alone: bool = False) -> MigrationUnderWay:
     """A migration as it was decided, before it begins; `alone` is one of a slot by itself."""
-    inside = alone or is_doubled(state.manifest, query)
-    chosen, apart = legal_strategy(query, asked.target, asked.strategy, asked.part, inside)
+    move = move_of(state.manifest, query.name)
+    chosen, apart = legal_strategy(query, asked.target, asked.strategy, asked.part, alone, move is not None)
     known = replace(state.situation(query), old=query.plan, new=asked.target.plan, functions=query.functions)
     if apart:
         known = replace(known, shipped=shipped_rows(query, asked.target, state.manifest, state.routing))
     decision = decide(chosen, apart, known, asked.observed)
+    if move is not None and move.split_at is not None and "split_after" in decision:
+        # What is opened last answers last.
+        decision["split_after"] = max(decision["split_after"], move.split_at)
     name = decision["strategy"] if apart else chosen.name
     apart = apart and not is_within(chosen, name)
     return MigrationUnderWay(asked.target, name, decision, None, False, asked.trigger, apart)
@@ -187,7 +190,7 @@ def cancel_migration(state: JobState, name: str) -> None:
 
 def _cancelled(state: JobState, name: str, own: RunningQuery) -> RunningQuery:
     """The query, or a slot of it, on its way back; a migration that has not begun is over, and is recorded."""
-    migration = require_cancellable(own)
+    migration = require_cancellable(own, move_of(state.manifest, own.name))
     if migration.begun is not None:
         return replace(own, migration=replace(migration, cancelling=True))
     state.cancelled.setdefault(name, []).append(migration.record(own.plan.text, None, "cancelled"))

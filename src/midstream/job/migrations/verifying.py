@@ -17,7 +17,7 @@ from midstream.algebra.snapshots_so_far import Comparison
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name
+from midstream.checkpoint.names import copy_name, query_of, renamed_lane
 from midstream.checkpoint.records import QueryAccount
 from midstream.checkpoint.stored_results import stored_results
 from midstream.errors import InputError, MigrationError
@@ -25,7 +25,6 @@ from midstream.job.finished import is_finished
 from midstream.job.queries.faults import QUARANTINED
 from midstream.job.queries.replacing import REPLACED, mapped
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.sides import base_name
 from midstream.migration.verified import DIFFERS, FAILED, Stretch, Verified, can_be_adopted
 from midstream.migration.verified import VERIFYING as UNDER_WAY
 
@@ -296,7 +295,7 @@ def with_copy(manifest: Manifest, name: str) -> Manifest:
     account = QueryAccount(sharing=its.sharing, local_plans=its.local_plans)
     made = mapped(
         _doubled_as(manifest, name, copy),
-        lambda by_query: {**by_query, **{_renamed(q, name, copy): by_query[q] for q in _parts_of(by_query, name)}},
+        lambda by_query: {**by_query, **{renamed_lane(q, copy): by_query[q] for q in _parts_of(by_query, name)}},
     )
     listed = {query: lists for query, lists in made.outputs.listed.items() if query != copy}
     made = made.with_outputs(results={**made.outputs.results, copy: waiting}, listed=listed)
@@ -306,30 +305,24 @@ def with_copy(manifest: Manifest, name: str) -> Manifest:
 def without_copy(manifest: Manifest, name: str) -> Manifest:
     """The manifest without a query's copy."""
     copy = copy_name(name)
-    slots, doubled = manifest.slots, manifest.slots.doubled
-    if doubled is not None:
-        queries = {query: how for query, how in doubled["queries"].items() if query != copy}
-        manifest = replace(manifest, slots=replace(slots, doubled={**doubled, "queries": queries}))
-    return mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if base_name(q) != copy})
+    if (move := manifest.slots.doubled) is not None:
+        queries = {query: how for query, how in move.queries.items() if query != copy}
+        manifest = replace(manifest, slots=replace(manifest.slots, doubled=replace(move, queries=queries)))
+    return mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if query_of(q) != copy})
 
 
 def _doubled_as(manifest: Manifest, name: str, copy: str) -> Manifest:
     """The manifest in which groups move for a copy of a query in the same way as for the query, if they do."""
-    doubled = manifest.slots.doubled
-    if doubled is None or name not in doubled["queries"]:
+    move = manifest.slots.doubled
+    if move is None or name not in move.queries:
         return manifest
-    queries = {**doubled["queries"], copy: doubled["queries"][name]}
-    return replace(manifest, slots=replace(manifest.slots, doubled={**doubled, "queries": queries}))
+    queries = {**move.queries, copy: move.queries[name]}
+    return replace(manifest, slots=replace(manifest.slots, doubled=replace(move, queries=queries)))
 
 
 def _parts_of(by_query: Mapping[str, Any], query: str) -> list[str]:
-    """A query and its tracks, as far as something is known of them."""
-    return [name for name in by_query if base_name(name) == query]
-
-
-def _renamed(part: str, query: str, other: str) -> str:
-    """A query, or a track of it, as that of another."""
-    return other + part.removeprefix(query)
+    """A query's lanes, as far as something is known of them."""
+    return [name for name in by_query if query_of(name) == query]
 
 
 def adopted(manifest: Manifest, name: str) -> Manifest:
@@ -337,8 +330,8 @@ def adopted(manifest: Manifest, name: str) -> Manifest:
     copy = copy_name(name)
     entry = replace(manifest.queries[name], plan=manifest.queries[copy].plan)
     its, stored = manifest.account(copy), manifest.segments
-    others = {part: held for part, held in stored.items() if base_name(part) != name}
-    own = {_renamed(part, copy, name): stored[part] for part in _parts_of(stored, copy)}
+    others = {part: held for part, held in stored.items() if query_of(part) != name}
+    own = {renamed_lane(part, name): stored[part] for part in _parts_of(stored, copy)}
     made = replace(
         manifest,
         queries={**manifest.queries, name: entry},

@@ -9,12 +9,12 @@ from midstream.algebra.quantities import moment
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import is_replaced
+from midstream.checkpoint.names import query_of
 from midstream.distribution.fragments import Staged
 from midstream.job.arriving.attention import Wait, is_worth_a_warning, late_text, wait_text
 from midstream.job.batch import Batch
 from midstream.job.plans.local_plans import migrating_to, plan_text
 from midstream.job.task.reports import Report
-from midstream.job.task.sides import base_name
 
 PARTS = ("transfer", "state", "kernel", "write", "watch")
 """What slots spend their time on: waiting for rows, opening state, running operators, writing, looking at rows."""
@@ -151,9 +151,9 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     parts = [part for report in batch.reports for part in report.fragments.items()]
     seconds = seconds_of(batch.reports, batch.job_seconds)
     by_query = {name: _counted(batch, manifest, name) for name in batch.queries}
-    plans = {part.name: part.query.staged for part in batch.parts}
+    plans = {part.name: part.query.staged for part in batch.lanes}
     for (query, fragment), part in parts:
-        total = by_query[base_name(query)]
+        total = by_query[query_of(query)]
         if plans[query].fragment(fragment).reader is not None:
             total["moved"] += part.rows_out * exchanges_of(batch, query, plans[query], fragment)
         for name in ("state_rows", "state_bytes"):

@@ -8,11 +8,12 @@ to where the other needs it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import NoReturn
 
-from midstream.algebra.physical import walk_physical
-from midstream.algebra.physical.routed import KeptWindow
 from midstream.algebra.statistics import Statistics
+from midstream.checkpoint.records import GroupMove
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError
@@ -47,25 +48,35 @@ def fit_tasks(query: RunningQuery, target: RunningQuery) -> bool:
 
 
 def legal_strategy(
-    query: RunningQuery, target: RunningQuery, asked: str, part: str = "auto", alone: bool = False
+    query: RunningQuery,
+    target: RunningQuery,
+    asked: str,
+    part: str = "auto",
+    alone: bool = False,
+    moving: bool = False,
 ) -> tuple[Strategy, bool]:
     """The strategy to go from one plan to the other, and whether they lie apart; refuses what would be wrong.
 
-    `alone` says that a slot migrates by itself, which it can inside its tasks only.
+    `alone` says that a slot migrates by itself, which it can inside its tasks only; `moving` that groups of the query
+    move to two slots.
     """
     strategy = strategy_named(asked)
     if fit_tasks(query, target) and query.staged.stages == 1:
         return way(strategy, query.plan, target.plan, query.functions, part), False
     if alone:
         return _legal_alone(query, target, asked), False
-    known = _between_slots(query, target)
+    known = _while_groups_move(query, target) if moving else _between_slots(query, target)
     if asked == "auto":
         legal = [name for name in known if name != "genmig_reference_point" and _legal(query, target, known[name])]
+        if moving and not legal:
+            _refuse(query, target, strategy, known)
         if len(legal) > 1:
             return Auto({name: known[name] for name in legal}), True
         # Where none is legal, the refusal of moving_state says why.
         strategy = known[legal[0] if legal else "moving_state"]
-    strategy = known.get(strategy.name, strategy)
+    if strategy.name not in known:
+        _refuse(query, target, strategy, known)
+    strategy = known[strategy.name]
     _require(query, target, strategy)
     return strategy, not isinstance(strategy, WithinFragments)
 
@@ -76,6 +87,13 @@ def _between_slots(query: RunningQuery, target: RunningQuery) -> dict[str, Strat
     if paced is None or not _legal(query, target, paced):
         return BETWEEN_SLOTS
     return {**BETWEEN_SLOTS, paced.name: paced}
+
+
+def _while_groups_move(query: RunningQuery, target: RunningQuery) -> dict[str, Strategy]:
+    """Those that need no state of a whole plan in one place: inside tasks, or by a lane that opens empty."""
+    made = [within_fragments(strategy_named(name), query.staged, target.staged) for name in INSIDE_FRAGMENTS]
+    splits = {name: BETWEEN_SLOTS[name] for name in ("genmig", "genmig_reference_point")}
+    return {**{strategy.name: strategy for strategy in made if strategy is not None}, **splits}
 
 
 def _legal_alone(query: RunningQuery, target: RunningQuery, asked: str) -> Strategy:
@@ -97,13 +115,6 @@ def _legal_alone(query: RunningQuery, target: RunningQuery, asked: str) -> Strat
 
 
 def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> None:
-    if strategy.name not in BETWEEN_SLOTS:
-        raise MigrationError(
-            f"{strategy.name} cannot migrate query {query.name}: its plans have several stages, "
-            "or need rows in other slots",
-            detail=str(target.staged),
-            hint=_hint(query, target),
-        )
     if isinstance(strategy, WithinFragments):
         strategy.refuse(query.plan, target.plan, query.functions)
         return
@@ -116,6 +127,16 @@ def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> N
             detail="ISTREAM, DSTREAM and RSTREAM must see one relation, and each side has only its own part of it",
             hint="use strategy moving_state",
         )
+
+
+def _refuse(query: RunningQuery, target: RunningQuery, strategy: Strategy, known: Mapping[str, Strategy]) -> NoReturn:
+    legal = [name for name in known if _legal(query, target, known[name])]
+    raise MigrationError(
+        f"{strategy.name} cannot migrate query {query.name}: its plans have several stages, "
+        "or need rows in other slots",
+        detail=str(target.staged),
+        hint=f"use {' or '.join(legal)}" if legal else "no strategy can migrate between these plans",
+    )
 
 
 def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Statistics | None) -> Decision:
@@ -134,8 +155,8 @@ def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Stat
     return decision
 
 
-def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
-    """The migration of a query, if it can go back to the old plan."""
+def require_cancellable(query: RunningQuery, move: GroupMove | None) -> MigrationUnderWay:
+    """The migration of a query, if it can go back to the old plan; `move` is that of its groups to two slots."""
     migration = query.migration
     if migration is None:
         raise MigrationError(f"query {query.name} is not migrating")
@@ -150,11 +171,17 @@ def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
         old = SingleBox(Box(query.plan.physical, query.functions), lambda _: None)
         strategy.open(old, Box(migration.target.plan.physical, query.functions), dict(migration.decision)).cancel()
         return migration
-    if _keeps_above_ways(query):
+    if migration.done:
         raise MigrationError(
-            f"the migration of query {query.name} cannot be cancelled",
-            detail="its old plan is a routed join: what is above it would miss results of rows that have come since",
-            hint="let it end, then migrate back",
+            f"the migration of query {query.name} is over",
+            detail="the new plan answers from now on",
+            hint="migrate back",
+        )
+    if move is not None and move.split_at is not None and migration.split_at <= move.split_at:
+        raise MigrationError(
+            f"the migration of query {query.name} cannot be cancelled while its groups move by {move.protocol}",
+            detail="the old plan does not run in the slots that they go to",
+            hint="cancel the move first, or let both end",
         )
     mine, its = (emission_class(q.plan.physical) for q in (query, migration.target))
     if mine != its:
@@ -166,22 +193,9 @@ def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
     return migration
 
 
-def _keeps_above_ways(query: RunningQuery) -> bool:
-    """Whether something above a routed join remembers what the join gave."""
-    if not query.staged.windows:
-        return False
-    nodes = [node for fragment in query.staged.fragments for node in walk_physical(fragment.plan)]
-    return any(node.stateful and not isinstance(node, KeptWindow) for node in nodes)
-
-
 def _legal(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> bool:
     try:
         _require(query, target, strategy)
     except MigrationError:
         return False
     return True
-
-
-def _hint(query: RunningQuery, target: RunningQuery) -> str:
-    legal = [name for name, strategy in BETWEEN_SLOTS.items() if _legal(query, target, strategy)]
-    return f"use {' or '.join(legal)}" if legal else "no strategy can migrate between these plans"

@@ -11,13 +11,12 @@ from dataclasses import replace
 
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.checkpoint.names import copy_name
+from midstream.checkpoint.names import copy_name, query_of
 from midstream.checkpoint.source_batches import of_our_own
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError, QueryError
 from midstream.job.queries.faults import QUARANTINED, resumed
 from midstream.job.queries.replacing import mapped
-from midstream.job.task.sides import base_name
 
 RUNNING = "running"
 
@@ -47,7 +46,7 @@ def without_query(manifest: Manifest, name: str) -> Manifest:
         raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
     # A migration's new plan, and a copy by which it is verified, are under the query's name with a sign after it.
     gone = (name, copy_name(name))
-    left = mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if base_name(q) not in gone})
+    left = mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if query_of(q) not in gone})
     if manifest.queries[name].status not in ALIVE or manifest.account(name).added is not None:
         return left
     return replace(left, asked=replace(left.asked, dropped={**left.asked.dropped, name: manifest.queries[name].cql}))

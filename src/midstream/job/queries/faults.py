@@ -22,10 +22,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.names import query_of
 from midstream.checkpoint.records import Fault, QueryAccount, SetAside
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.job.task.reports import Report
-from midstream.job.task.sides import base_name
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ class Faults:
 
         def with_idle(new: Mapping[str, T], old: Mapping[str, T]) -> dict[str, T]:
             # A migration's new plan keeps its state under the query's name with a sign after it.
-            return {**new, **{name: value for name, value in old.items() if base_name(name) in idle}}
+            return {**new, **{name: value for name, value in old.items() if query_of(name) in idle}}
 
         queries = with_idle(manifest.queries, {name: known.queries.get(name, entries[name]) for name in idle})
         accounts = with_idle(manifest.accounts, known.accounts)
@@ -196,7 +196,7 @@ def suspects(reports: Iterable[Report]) -> set[str]:
             continue
         if not isinstance(report.error, InputError) or not report.blamed:
             raise report.error
-        found |= {base_name(name) for name in report.blamed}
+        found |= {query_of(name) for name in report.blamed}
     return found
 
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.names import lane_name
+from midstream.job.task.lanes import COMING, LEAVING, STAYING, TARGET
 from midstream.job.task.reports import FragmentReport
 
 
@@ -74,9 +76,10 @@ class Account:
         }
 
 
-def extra(parts: Mapping[tuple[str, int], list[FragmentReport]], beside: str) -> tuple[int, int]:
-    """The rows processed twice, and the rows held for a migration's sake; `beside` names the plan that runs along."""
+def extra(parts: Mapping[tuple[str, int], list[FragmentReport]], query: str) -> tuple[int, int]:
+    """The rows processed twice, and the rows held for a migration's sake: by both plans at once, in one box or two."""
     record = [report for reports in parts.values() for report in reports]
-    held = sum(report.extra_rows for report in record)
-    held += sum(report.state_rows for (name, _), reports in parts.items() if name == beside for report in reports)
-    return sum(report.processed_twice for report in record), held
+    target = {lane_name(query, TARGET + part) for part in (STAYING, LEAVING, COMING)}
+    beside = [report for (lane, _), reports in parts.items() if lane in target for report in reports]
+    held = sum(report.extra_rows for report in record) + sum(report.state_rows for report in beside)
+    return sum(report.processed_twice for report in record) + sum(report.rows_in for report in beside), held

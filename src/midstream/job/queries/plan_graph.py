@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from midstream.algebra.physical import PhysicalNode, Source
+from midstream.checkpoint.names import lane_name
 from midstream.distribution.fragments import Fragment, Received
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.task.lanes import TARGET
 from midstream.job.task.reports import FragmentReport, Report
 from midstream.job.task.result_table import result_table
 from midstream.job.task.samples import OperatorReport
-from midstream.job.task.sides import NEW
 from midstream.optimizer.growth import growth
 
 Record = dict[str, Any]
@@ -88,7 +89,7 @@ def _nodes(fragment: Fragment) -> list[Record]:
 
 
 Reports = dict[str, list[tuple[int, FragmentReport]]]
-"""What fragments did in slots, by the query, or the new side of one, that they belong to."""
+"""What fragments did in slots, by the query, or the lane of one, that they belong to."""
 
 Seen = dict[tuple[int, str, int], OperatorReport]
 """What operators did, by fragment, label, and number among those of one label, root first."""
@@ -106,7 +107,7 @@ def _figures(reports: Reports, name: str, query: RunningQuery, which: str) -> di
     """What each operator did in the batch: rows in, rows out, seconds, and the rows and bytes it keeps."""
     seen: Seen = {}
     if which == "target":
-        for fragment, record in reports.get(name + NEW, ()):
+        for fragment, record in reports.get(lane_name(name, TARGET), ()):
             _add(seen, fragment, record.operators)
     for fragment, record in reports.get(name, ()):
         _add(seen, fragment, record.operators if which == "old" else record.target_operators)

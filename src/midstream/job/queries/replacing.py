@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from midstream.algebra.emission import emission_of
 from midstream.algebra.plan import Relation, is_monotone
 from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.names import query_of, renamed_lane
 from midstream.checkpoint.records import QueryAccount
 from midstream.errors import JobError
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.sides import COMING, LEAVING, base_name
 
 T = TypeVar("T")
 
@@ -124,7 +124,9 @@ def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, differenc
     """The manifest in which a query goes by another name, so that another can take its own."""
     old, entry = name_of_old(manifest, name), manifest.queries[name]
     moved = mapped(manifest, lambda by_query: {renamed(q, name, old): value for q, value in by_query.items()})
-    moved = replace(moved, slots=replace(moved.slots, doubled=_renamed_move(moved.slots.doubled, name, old)))
+    if (move := moved.slots.doubled) is not None:
+        doubled = replace(move, queries={renamed(query, name, old): how for query, how in move.queries.items()})
+        moved = replace(moved, slots=replace(moved.slots, doubled=doubled))
     past = manifest.account(name)
     record = {
         "trigger": "another text",
@@ -145,15 +147,9 @@ def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, differenc
     return replace(moved, accounts=accounts)
 
 
-def renamed(part: str, name: str, new: str) -> str:
-    """What a query, or its groups that move, is called if the query goes by another name."""
-    return new + part.removeprefix(name) if part in (name, name + LEAVING, name + COMING) else part
-
-
-def _renamed_move(doubled: Mapping[str, Any] | None, name: str, new: str) -> Mapping[str, Any] | None:
-    if doubled is None:
-        return None
-    return {**doubled, "queries": {renamed(query, name, new): how for query, how in doubled["queries"].items()}}
+def renamed(lane: str, name: str, new: str) -> str:
+    """What a lane is called if a query goes by another name."""
+    return renamed_lane(lane, new) if query_of(lane) == name else lane
 
 
 def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[str]) -> Manifest:
@@ -175,7 +171,7 @@ def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[
         },
         accounts={**manifest.accounts, **archived},
         advanced_to=_some(manifest.advanced_to, manifest.advanced_to.keys() - gone),
-        segments={name: held for name, held in manifest.segments.items() if base_name(name) not in gone},
+        segments={name: held for name, held in manifest.segments.items() if query_of(name) not in gone},
         released={**manifest.released, **_some(past.released, kept)},
         outputs=replace(
             manifest.outputs,

@@ -51,6 +51,11 @@ class MigrationUnderWay:
         """Whether what the old plan has kept goes through the new one, some of it before each batch."""
         return self.apart and self.strategy == "moving_state_paced"
 
+    @property
+    def split_at(self) -> int:
+        """The instant from which on the new plan answers, where both run side by side."""
+        return int(self.decision["split_after"]) + 1
+
     def fragments(self, query: RunningQuery) -> tuple[int, ...]:
         """The fragments of the query that migrate inside their tasks."""
         if self.apart:

@@ -230,7 +230,7 @@ class SharingPlan:
         groups: dict[object, list[FragmentWork]] = {}
         for work in works:
             place = self.place(work.query)
-            if place is None or work.apart.side is not None or work.apart.track is not None:
+            if place is None or work.apart.lane is not None:
                 alone.append(TaskWork.alone(work))
             else:
                 apart = work.fragment.stage, work.apart.arrives, bool(work.apart.probed)

@@ -10,24 +10,17 @@ Where a plan's state does not follow from what another plan keeps, all slots fir
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.plans.local_plans import SlotPlans, plans_by_slot
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import PlanMove
-
-PAIR = "~pair"
-"""What is added to a query's name, with a number, for the state that goes from one plan to another."""
-
-Filled = dict[int, dict[int, list[SegmentEntry]]]
-"""The segments of a plan by fragment and slot."""
 
 
 def pair_moves(
@@ -47,10 +40,10 @@ def pair_moves(
             if not from_slots:
                 continue
             part = {n: {s: e for s, e in slots.items() if s in from_slots} for n, slots in stored.items()}
-            name = f"{query.name}{PAIR}{len(moves)}"
             several = len(receiver.staged.fragments) > 1
             into = frozenset(receivers)
-            moves.append(PlanMove(name, sender, receiver, part, frontier, into=into, within=several))
+            pair = PlanMove(query.name, sender, receiver, part, frontier, len(moves), into=into, within=several)
+            moves.append(pair)
     return moves
 
 
@@ -116,14 +109,3 @@ def _record(
         "end_batch": batch_id,
         "status": "done",
     }
-
-
-def put_together(segments: Mapping[str, Mapping[int, Mapping[int, Sequence[SegmentEntry]]]]) -> dict[str, Filled]:
-    """The segments of queries, those of all pairs of plans of a query as one."""
-    found: dict[str, Filled] = {}
-    for name, fragments in segments.items():
-        query = found.setdefault(name.partition(PAIR)[0], {})
-        for number, slots in fragments.items():
-            for slot, entries in slots.items():
-                query.setdefault(number, {}).setdefault(slot, []).extend(entries)
-    return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from midstream.adaptation.group_moves import GroupLoad
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import query_of
 from midstream.distribution.key_classes import ARRIVAL, class_received
 from midstream.distribution.plan_texts import slots_text
 from midstream.distribution.routing import Routing
@@ -20,7 +21,6 @@ from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.task.reports import Report
-from midstream.job.task.sides import base_name
 
 WORK = ("state", "kernel", "write")
 """What of a slot's seconds is work of its own, rather than waiting for rows."""
@@ -109,7 +109,7 @@ def _parts(reports: Sequence[Report], slots: int, queries: Sequence[str]) -> lis
     found: list[dict[str, float]] = [{} for _ in range(slots)]
     for report in (report for report in reports if 0 <= report.slot < slots):
         for (name, _), part in report.fragments.items():
-            query, did = base_name(name), part.work
+            query, did = query_of(name), part.work
             known = found[report.slot].get(query, 0.0)
             found[report.slot][query] = known + did.probed + did.matched + did.inserted
     alike = {query: 1 / len(queries) for query in queries}
@@ -153,7 +153,7 @@ def measured(batch: Batch, interval: float) -> Measured:
 def _classes_of_stages(batch: Batch) -> dict[int, set[str]]:
     """The key classes by which what each stage reads is dealt."""
     found: dict[int, set[str]] = {0: {ARRIVAL}}
-    for part in batch.parts:
+    for part in batch.lanes:
         for fragment in part.query.staged.fragments:
             found.setdefault(batch.arrivals.stage(part.name, fragment), set()).add(class_received(fragment))
     return found
@@ -199,7 +199,7 @@ def _loads(items: Sequence[_Item], batch: Batch, reading: Mapping[int, set[str]]
         now[place] = now.get(place, 0.0) + item.rows
         before[place] = before.get(place, 0.0) + item.lately
     seconds, rows, held = (dict[tuple[str, int], float]() for _ in range(3))
-    classes = {(p.name, f.number): class_received(f) for p in batch.parts for f in p.query.staged.fragments}
+    classes = {(p.name, f.number): class_received(f) for p in batch.lanes for f in p.query.staged.fragments}
     for report in batch.reports:
         places = [(name, report.slot) for name in sorted(reading.get(report.stage, ()))]
         here = sum(now.get(place, 0.0) for place in places)

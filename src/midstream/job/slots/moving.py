@@ -17,38 +17,41 @@ import pyarrow as pa
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.moves import FragmentFill, Shipment, StateName, plan_move, plan_move_within
 from midstream.distribution.routing import Routing
+from midstream.job.lanes import Filled, Stored, together
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.segment_reuse import SegmentReuse, reuse_of
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.move_steps import FillStep, Parcel, SendStep
 from midstream.job.task.reports import Report
-from midstream.job.task.sides import left_out
 from midstream.job.task.state_filling import FillWork
-
-Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
-"""The segments of a plan: by fragment and slot."""
 
 _GIVEN = "given"
 
 
 @dataclass(slots=True)
 class PlanMove:
-    """The state of one plan on its way to another plan, or to other slots."""
+    """The state of a lane on its way to another plan or other slots, or that of slots with a plan of their own."""
 
-    name: str
+    lane: str
     old: RunningQuery
     new: RunningQuery
     stored: Stored
     advanced_to: int
+    pair: int = 0
     feeds: bool = False
-    """Whether the plan, which stays, is given what its side of a split has left out."""
+    """Whether what is sent for its streams goes through all stages of the plan, which stays."""
     into: frozenset[int] | None = None
     """The slots that run by the new plan, if others do not."""
     within: bool = False
     """Whether each fragment is filled from the same one of the old plan, which has the same stages."""
     fills: list[FragmentFill] = field(init=False)
     reused: dict[tuple[int, str, str, StateName], SegmentReuse] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What tells it from all other moves before a batch."""
+        return f"{self.lane}/{self.pair}" if self.pair else self.lane
 
     def __post_init__(self) -> None:
         old, new, functions = self.old.staged, self.new.staged, self.new.functions
@@ -91,18 +94,6 @@ class PlanMove:
     def gives(self, fill: FragmentFill) -> bool:
         """Whether something of a fragment's output goes on to its reader."""
         return fill.gives or (self.feeds and fill.fragment.reader is not None)
-
-    def ahead(self, fill: FragmentFill) -> dict[str, dict[int, list[SegmentEntry]]] | None:
-        """What a fragment has left out of its sources, if it is fed with that now."""
-        if not self.feeds:
-            return None
-        stored = self.stored.get(fill.fragment.number, {})
-        return {
-            source.stream.alias: {
-                slot: [e for e in entries if e.state == left_out(source).id] for slot, entries in stored.items()
-            }
-            for source in fill.fragment.sources
-        }
 
     def named(self) -> dict[int, dict[int, list[SegmentEntry]]]:
         """The segments of a plan that has all it needs."""
@@ -164,19 +155,19 @@ class Move:
             for stage in range(self.stages)
         ]
 
-    def segments(self, reports: Sequence[Report]) -> dict[str, dict[int, dict[int, list[SegmentEntry]]]]:
-        """The segments of all plans after the move."""
-        found = {plan.name: plan.named() for plan in self.plans if plan.in_place}
-        for plan in self.working:
-            found[plan.name] = {}
+    def segments(self, reports: Sequence[Report]) -> dict[str, Filled]:
+        """The segments of all lanes after the move."""
+        found: dict[str, list[Filled]] = {plan.lane: [] for plan in self.plans}
+        for plan in self.plans:
+            found[plan.lane].append(plan.named() if plan.in_place else {})
+        lanes = {plan.name: plan.lane for plan in self.working}
         known = {e.place for plan in self.plans for e in plan.entries()}
         for report in reports:
             self.rows_sent += sum(report.streams.rows.values())
             for (name, fragment), part in report.fragments.items():
-                if part.entries:
-                    found[name].setdefault(fragment, {})[report.slot] = part.entries
-                    self.bytes_written += sum(e.bytes for e in part.entries if e.place not in known)
-        return found
+                found[lanes[name]].append({fragment: {report.slot: part.entries}} if part.entries else {})
+                self.bytes_written += sum(e.bytes for e in part.entries if e.place not in known)
+        return {lane: together(*parts) for lane, parts in found.items()}
 
     def _travelling(self) -> dict[tuple[str, object], pa.Schema]:
         """What has a port: shipments that are sent, and the output of fragments that give it."""
@@ -222,6 +213,6 @@ class Move:
                 {(s.name, s.key): plan.reuse(s).parted for s in fill.shipments if s.what == "state"},
                 {ports[plan.name, (_GIVEN, f.fragment)]: f.stream.alias for f in given},
                 ports.get((plan.name, (_GIVEN, fill.fragment.number)), -2),
-                plan.ahead(fill),
+                plan.feeds,
                 plan.into,
             )

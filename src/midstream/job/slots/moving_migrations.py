@@ -9,19 +9,16 @@ each other, what a paced move has yet to send) has to be gone first; until then 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 
-from midstream.checkpoint.packs import SegmentEntry, StateKey, joined
+from midstream.checkpoint.packs import StateKey, joined
 from midstream.distribution.routing import Routing
+from midstream.job.lanes import Filled, Stored
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
 from midstream.migration.execution import SingleBox
 from midstream.migration.in_part import way_decided
 from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
-
-Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
-Filled = dict[int, dict[int, list[SegmentEntry]]]
 
 
 def in_tasks(query: RunningQuery) -> bool:

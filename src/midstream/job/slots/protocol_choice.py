@@ -14,11 +14,11 @@ from midstream.adaptation.group_moves import MoveTerms
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.move_costs import Moved, costs_text, predict_all
+from midstream.distribution.move_legality import MSLB, PTLB, SPLIT_TIME
 from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.both_at_once import PTLB, SPLIT_TIME
-from midstream.job.slots.doubled_moves import MSLB, require_protocol, runs_whole
+from midstream.job.slots.doubled_moves import require_protocol, runs_whole
 
 ORDER = (MSLB, SPLIT_TIME, PTLB)
 """All protocols, those first that are taken if costs are equal."""

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import lane_name, query_of
 from midstream.checkpoint.process import this_process
-from midstream.checkpoint.records import Wanted
+from midstream.checkpoint.records import GroupMove, Wanted
 from midstream.distribution.key_classes import in_words, key_classes
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
-from midstream.job.doubling import Doubling
+from midstream.job.lanes import Filled, Stored, by_own_plan, lane_numbers, plan_lanes, with_lanes
 from midstream.job.queries.migration_account import Account
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.slots.local_moves import after_move, pair_moves, put_together, unified
+from midstream.job.slots.local_moves import after_move, pair_moves, unified
 from midstream.job.slots.moving import Move, PlanMove
-from midstream.job.slots.moving_migrations import Filled, in_tasks, moved_by_name
+from midstream.job.slots.moving_migrations import in_tasks, moved_by_name
 from midstream.job.slots.replays import Pace, Replay, after_replays, replays
 from midstream.job.slots.rerouting import Rerouting
 from midstream.job.task.exchange import GROUP_BITS, default_routing
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
-from midstream.job.task.sides import base_name
 
 ANOTHER_NUMBER = "another number of slots"
 
@@ -39,7 +39,7 @@ class Relocated:
     routing: Routing
     ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     moved: dict[str, Any] | None = None
-    doubling: Doubling | None = None
+    doubled: GroupMove | None = None
     """The move of groups whose rows go to two slots."""
 
 
@@ -125,80 +125,110 @@ def require_routing(routing: Sequence[int], groups: int, slots: int) -> None:
     )
 
 
-def relocated(
-    checkpoint: str,
-    batch_id: int,
-    before: Manifest | None,
-    queries: Mapping[str, RunningQuery],
-    old: Routing,
-    wanted: Routing | None,
-    memory: Memory,
-    rerouting: Rerouting | None = None,
-    placed: Mapping[str, Filled] | None = None,
-    pace: Pace | None = None,
-) -> Flow[Relocated]:
-    """Has the state moved that a batch wants elsewhere.
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """What a batch begins with: the last manifest, the queries, and how groups are dealt."""
 
-    Other slots wait for migrations inside tasks as long as these hold what cannot move, and for those side by side.
+    checkpoint: str
+    batch_id: int
+    before: Manifest | None
+    queries: Mapping[str, RunningQuery]
+    old: Routing
+    memory: Memory
+    pace: Pace
 
-    A `rerouting` moves the state of the queries that are cut another way by it. Queries that are `placed` have their
-    state in the wanted slots already. Of what goes through new plans bit by bit, the `pace` says how much.
-    """
-    placed = placed or {}
-    others = {name: query for name, query in queries.items() if name not in placed}
-    named = {} if before is None or wanted is None else _named(others, before, old, wanted)
-    named = None if named is None else {**named, **placed}
-    new = old if named is None or wanted is None else wanted
-    under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
-    replayed = {} if before is None else replays(queries, before, pace or Pace())
-    going = {
-        name: m
-        for name, m in under_way.items()
-        if m.moves or (m.apart and m.cancelling) or (m.replays and (before is None or _is_over(replayed.get(name))))
-    }
-    targets = {name: _after(query) if name in going else query for name, query in queries.items()}
-    recut = {} if rerouting is None else rerouting.queries
-    targets = {**targets, **recut}
-    stays = new.deals_as(old)
-    started = this_process().now()
-    if before is None or (stays and not going and not recut and not replayed):
-        ended = _ended(queries, going, batch_id, before, started, [])
-        return Relocated(before, targets, new, ended)
-    moving = [name for name, query in queries.items() if name in going or name in recut or is_touched(query, old, new)]
-    plans: list[PlanMove] = []
-    united: dict[str, list[dict[str, Any]]] = {}
-    for name in moving:
-        if name in going and going[name].replays:
-            continue
-        if named is not None and name in named:
-            targets[name] = after_move(targets[name], new.slots)
-            continue
-        if queries[name].local:
-            targets[name], between, text = _between_plans(queries[name], targets[name], before, old, new)
-            plans += between
-            united.update({name: text} if text else {})
-            continue
-        plans.append(
-            PlanMove(
-                name,
-                queries[name],
-                targets[name],
-                before.segments.get(name, {}),
-                before.advanced_to.get(name, BEGINNING),
-                feeds=name in going and going[name].cancelling,
-            )
+    def to(self, wanted: Routing | None, rerouting: Rerouting | None, placed: Collection[str]) -> Flow[Relocated]:
+        """Has the state moved that the batch wants elsewhere.
+
+        Other slots wait for migrations inside tasks as long as these hold what cannot move, and for those that move
+        state bit by bit. A `rerouting` moves the state of the queries that are cut another way by it. Queries that are
+        `placed` have their state in the wanted slots already.
+        """
+        before, queries, started = self.before, self.queries, this_process().now()
+        others = {name: query for name, query in queries.items() if name not in placed}
+        named = {} if before is None or wanted is None else _named(others, before, self.old, wanted)
+        new = self.old if named is None or wanted is None else wanted
+        replayed = {} if before is None else replays(queries, before, self.pace)
+        going = self._going(replayed)
+        recut = {} if rerouting is None else rerouting.queries
+        targets = {**{name: _after(q) if name in going else q for name, q in queries.items()}, **recut}
+        stays = new.deals_as(self.old)
+        if before is None or (stays and not going and not recut and not replayed):
+            return Relocated(before, targets, new, self._ended(going, started, []))
+        before = _without_cancelled(before, going)
+        united: dict[str, list[dict[str, Any]]] = {}
+        plans: list[PlanMove] = []
+        for name, query in queries.items():
+            moves = name in going and going[name].moves
+            if not (moves or name in recut or is_touched(targets[name], self.old, new)):
+                continue
+            if name in placed or name in (named or {}):
+                targets[name] = after_move(targets[name], new.slots)
+            elif query.local:
+                targets[name], between, text = _between_plans(query, targets[name], before, self.old, new)
+                plans += between
+                united.update({name: text} if text else {})
+            elif moves or name in recut:
+                plans.append(_plan_move(before, name, query, targets[name]))
+            else:
+                lanes = plan_lanes(targets[name])
+                plans += [_plan_move(before, lane_name(name, number), own, own) for number, own, _ in lanes]
+        move = Move(self.checkpoint, self.batch_id, [*plans, *replayed.values()], self.old, new, self.memory)
+        reports: list[Report] = (yield MoveState(move)) if move.working else []
+        require_all(reports, move.stages, new.slots, self.batch_id)
+        segments = {**before.segments, **move.segments(reports), **(named or {})}
+        over = [name for name, m in going.items() if m.replays and not m.cancelling]
+        after = replace(
+            before,
+            segments=after_replays(segments, replayed, over),
+            slots=before.slots.dealt(new.groups, new.apart),
         )
-    move = Move(checkpoint, batch_id, [*plans, *replayed.values()], old, new, memory)
-    reports: list[Report] = (yield MoveState(move)) if move.working else []
-    require_all(reports, move.stages, new.slots, batch_id)
-    segments = {**before.segments, **put_together(move.segments(reports)), **(named or {})}
-    segments = after_replays(segments, replayed, [name for name, m in going.items() if m.replays])
-    moved = None
-    if not stays or rerouting is not None:
-        moved = _move_record(move, rerouting)
-    ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
-    after = replace(before, segments=segments, slots=before.slots.dealt(new.groups, new.apart))
-    return Relocated(after, targets, new, ended, moved)
+        moved = None if stays and rerouting is None else _move_record(move, rerouting)
+        return Relocated(after, targets, new, {**self._ended(going, started, reports), **united}, moved)
+
+    def _going(self, replayed: Mapping[str, Replay]) -> dict[str, MigrationUnderWay]:
+        """The migrations that are over before the batch: their state is moved, or they are cancelled."""
+        found = {}
+        for name, query in self.queries.items():
+            m = query.migration
+            if m is None or not m.apart:
+                continue
+            cancelled = m.cancelling and name not in self.pace.idle
+            if m.moves or cancelled or (m.replays and (self.before is None or _is_over(replayed.get(name)))):
+                found[name] = m
+        return found
+
+    def _ended(
+        self, going: Mapping[str, MigrationUnderWay], started: float, reports: Sequence[Report]
+    ) -> dict[str, list[dict[str, Any]]]:
+        """What the history says of migrations that are over before the batch; none without output lay between."""
+        found = {}
+        for name, migration in going.items():
+            frontier = BEGINNING if self.before is None else self.before.advanced_to.get(name, BEGINNING)
+            parts = [
+                part for report in reports for (lane, _), part in report.fragments.items() if query_of(lane) == name
+            ]
+            twice, held = sum(p.processed_twice for p in parts), sum(p.extra_rows for p in parts)
+            account = migration.account or Account.opened(frontier, started)
+            account = account.after(frontier, this_process().now(), True, twice, held)
+            status = "cancelled" if migration.cancelling else "done"
+            record = migration.record(self.queries[name].plan.text, self.batch_id, status, account)
+            begun = self.batch_id if migration.begun is None else migration.begun
+            found[name] = [{**record, "start_batch": begun}]
+        return found
+
+
+def _without_cancelled(before: Manifest, going: Mapping[str, MigrationUnderWay]) -> Manifest:
+    """The manifest without the lanes of plans that queries do not go over to after all."""
+    segments: Mapping[str, Stored] = before.segments
+    for name, migration in going.items():
+        if migration.cancelling:
+            segments = with_lanes(segments, name, by_own_plan(lane_numbers(segments, name)))
+    return replace(before, segments=segments)
+
+
+def _plan_move(before: Manifest, lane: str, old: RunningQuery, new: RunningQuery) -> PlanMove:
+    return PlanMove(lane, old, new, before.segments.get(lane, {}), before.advanced_to.get(old.name, BEGINNING))
 
 
 def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest | None, routing: Routing) -> int:
@@ -226,7 +256,7 @@ def _named(
     for name, query in queries.items():
         if not is_touched(query, old, wanted):
             continue
-        if query.migration is not None and query.migration.apart and not query.migration.moves:
+        if query.migration is not None and query.migration.replays:
             return None
         if not in_tasks(query):
             continue
@@ -257,30 +287,6 @@ def _after(query: RunningQuery) -> RunningQuery:
 
 def _is_over(replay: Replay | None) -> bool:
     return replay is not None and not replay.rest
-
-
-def _ended(
-    queries: Mapping[str, RunningQuery],
-    going: Mapping[str, MigrationUnderWay],
-    batch_id: int,
-    before: Manifest | None,
-    started: float,
-    reports: Sequence[Report],
-) -> dict[str, list[dict[str, Any]]]:
-    """What the history says of migrations that are over before their batch; no batch without output lay between."""
-    found = {}
-    for name, migration in going.items():
-        frontier = BEGINNING if before is None else before.advanced_to.get(name, BEGINNING)
-        parts = [part for report in reports for place, part in report.fragments.items() if base_name(place[0]) == name]
-        twice, held = sum(p.processed_twice for p in parts), sum(p.extra_rows for p in parts)
-        account = (migration.account or Account.opened(frontier, started)).after(
-            frontier, this_process().now(), True, twice, held
-        )
-        status = "cancelled" if migration.cancelling else "done"
-        record = migration.record(queries[name].plan.text, batch_id, status, account)
-        begun = batch_id if migration.begun is None else migration.begun
-        found[name] = [{**record, "start_batch": begun}]
-    return found
 
 
 def _move_record(move: Move, rerouting: Rerouting | None) -> dict[str, Any]:

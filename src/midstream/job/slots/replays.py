@@ -14,15 +14,17 @@ from dataclasses import dataclass, field, replace
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
 from midstream.distribution.balancing import MEMORY
 from midstream.distribution.moves import Shipment
 from midstream.distribution.replay import plan_replay
 from midstream.distribution.routing import Routing
+from midstream.job.lanes import Stored, by_target, lane_numbers, with_lanes
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.moving import PlanMove, Stored, shipment_key
+from midstream.job.slots.moving import PlanMove, shipment_key
 from midstream.job.slots.segment_reuse import SegmentReuse
-from midstream.job.task.sides import NEW, REST
+from midstream.job.task.lanes import KEPT, TARGET
 from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
 
 Stages = Mapping[str, Stored]
@@ -98,13 +100,14 @@ def replays(queries: Mapping[str, RunningQuery], before: Manifest, pace: Pace) -
         migration = query.migration
         if migration is None or not migration.replays or migration.cancelling or name in pace.idle:
             continue
-        kept = before.segments.get(name + REST, {}) if migration.begun is not None else _kept(query, before)
+        kept = before.segments.get(lane_name(name, KEPT), {}) if migration.begun is not None else _kept(query, before)
         sending, rest = parted(kept, pace.rows)
         target = migration.target
-        stored = before.segments.get(name + NEW, {})
+        filled = lane_name(name, TARGET)
+        stored = before.segments.get(filled, {})
         frontier = before.advanced_to.get(name, BEGINNING)
         found[name] = Replay(
-            name + NEW, target, target, stored, frontier, feeds=True, sending=sending, rest=rest, query=query
+            filled, target, target, stored, frontier, feeds=True, sending=sending, rest=rest, query=query
         )
     return found
 
@@ -156,16 +159,14 @@ def after_replays(segments: Stages, replayed: Mapping[str, Replay], over: Collec
     """The segments of all plans with what is left, and the new plans in the place of the old where that is `over`."""
     found = dict(segments)
     for name, replay in replayed.items():
-        found[name + REST] = replay.rest
+        found[lane_name(name, KEPT)] = replay.rest
     for name in over:
-        filled = found.pop(name + NEW, {})
-        found.pop(name + REST, None)
-        if name in replayed:  # otherwise the migration is cancelled
-            found[name] = filled
+        found = with_lanes(found, name, by_target(lane_numbers(found, name)))
     return found
 
 
 def resting(before: Manifest, queries: Mapping[str, RunningQuery]) -> dict[str, Stored]:
     """What the manifest of a batch goes on to name for queries whose migrations have yet to send it."""
     migrating = (name for name, q in queries.items() if q.migration is not None and q.migration.replays)
-    return {name + REST: before.segments[name + REST] for name in migrating if name + REST in before.segments}
+    kept = {lane_name(name, KEPT) for name in migrating}
+    return {name: stored for name, stored in before.segments.items() if name in kept}

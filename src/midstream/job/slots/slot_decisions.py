@@ -24,10 +24,10 @@ from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.scaling import ScalePolicy, SlotRange, busiest, slot_numbers
 from midstream.checkpoint.records import Slots
 from midstream.distribution.key_classes import in_words
+from midstream.distribution.move_legality import MSLB
 from midstream.distribution.routing import Routing
 from midstream.job.batch import Batch
 from midstream.job.slots.both_at_once import SHARED
-from midstream.job.slots.doubled_moves import MSLB
 from midstream.job.slots.hot_decisions import carry_out, hot_look, refused
 from midstream.job.slots.measuring import Measure, Measured, PlansDecided, measured
 from midstream.job.slots.protocol_choice import longest_window, terms_of
@@ -141,7 +141,7 @@ class SlotDecisions:
         seen = self._smoothed(known.loads, self.measure(batch, max(1e-6, interval)))
         window = longest_window(batch.queries) / seen.ticks_per_second if seen.ticks_per_second else 0.0
         known = Remembered(known.changes, tuple(load.seconds for load in seen.loads), window or known.window)
-        moving, predicted = waiting or batch.slots.doubling is not None, plans.applied(seen, batch)
+        moving, predicted = waiting or batch.slots.move is not None, plans.applied(seen, batch)
         look = Look(batch, predicted, moving, spread or SpreadGroups(), plans, known)
         routing = None
         for kind, propose in RULES.items():

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import query_of
 from midstream.distribution.key_classes import ARRIVAL, class_received
 from midstream.distribution.routing import Routing
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
-from midstream.job.task.sides import base_name
 
 NAMING = "mslb"
 """The protocol that hands over state between two batches."""
@@ -79,12 +79,12 @@ class _Costs:
     ) -> _Costs:
         held: dict[int, dict[str, int]] = {}
         for name, stages in before.segments.items():
-            known = queries.get(base_name(name))
+            known = queries.get(query_of(name))
             apart = set() if known is None else _fragments(known, {*old.apart, *wanted.apart}, key_class)
             own = (slots for number, slots in stages.items() if number not in apart)
             for slot, entries in ((s, e) for slots in own for s, e in slots.items()):
                 mine = held.setdefault(slot, {})
-                mine[base_name(name)] = mine.get(base_name(name), 0) + sum(entry.rows for entry in entries)
+                mine[query_of(name)] = mine.get(query_of(name), 0) + sum(entry.rows for entry in entries)
         lay, loads = old.table(key_class), before.slots.class_loads.get(key_class, before.slots.loads)
         shares = _shares(lay, old.slots, loads)
         return _Costs(key_class, lay, wanted.table(key_class), old.slots, queries, held, shares)

@@ -16,12 +16,11 @@ import pyarrow.parquet as pq
 from midstream.algebra.plan import ToStream
 from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.names import RESULTS, SHARED_RESULTS, name_for
+from midstream.checkpoint.names import RESULTS, SHARED_RESULTS, name_for, query_of
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.result_files import QUERY
 from midstream.job.task.output_buffer import ResultsBuffer
 from midstream.job.task.result_table import result_table
-from midstream.job.task.sides import base_name
 from midstream.job.task.spill import written_as
 from midstream.operators.elements import Elements, concatenate
 from midstream.optimizer.plans import Plan
@@ -62,7 +61,7 @@ def write_results(place: Place, given: Mapping[str, ResultsBuffer]) -> dict[str,
 
 
 def _alone(place: Place, name: str, given: ResultsBuffer) -> ResultFile:
-    path = name_for(f"{RESULTS}/{base_name(name)}", place.batch_id, place.slot, place.stage)
+    path = name_for(f"{RESULTS}/{query_of(name)}", place.batch_id, place.slot, place.stage)
     content = given.content()
     assert content is not None
     place.files.write_atomic(path, content, point="results", sync=False)

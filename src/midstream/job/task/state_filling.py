@@ -57,8 +57,8 @@ class FillWork:
     parted: Mapping[StateName, Entries]
     received: Mapping[int, str]
     port: int
-    ahead: Mapping[str, Entries] | None = None
-    """What it is fed with afterwards, silently, by source, besides parcels for sources; None: it is not fed."""
+    feeds: bool = False
+    """Whether what was sent for its sources, and what others gave because of theirs, goes through it afterwards."""
     into: frozenset[int] | None = None
     """The slots in which it is filled; None: all."""
 
@@ -86,8 +86,8 @@ class Filling:
         move.portions = Portions(self.memory.moved, self._spill_box)
         move.begin(work.frontier)
         move.send(work.frontier)
-        if work.ahead is not None:
-            self._feed(work.ahead)
+        if work.feeds:
+            self._feed()
         held = {(state.id, state.key): list(state.segments) for state in self.box.states()}
         entries = [*kept_entries(self.opened, held), *write_packs(self.files, self._path, held, self.memory)]
         remove_unused(self.files, self.written, entries)
@@ -115,21 +115,10 @@ class Filling:
         self.written += {entry.file for entry in entries}
         self.opened += entries
 
-    def _feed(self, ahead: Mapping[str, Entries]) -> None:
-        """Takes what the fragment has left out so far, and what others gave because of theirs."""
+    def _feed(self) -> None:
         box = SingleBox(self.box, self._give)
-        for port, shipment in self.work.parcels.items():
-            if shipment.what == "leaf":
-                for part in self.sent.get(port, ()):
-                    box.feed(shipment.name, part)
-                    self._spill_box()
-        for alias, entries in ahead.items():
-            for entry in entries.get(self.slot, ()):
-                elements = open_segment(self.files, entry).elements
-                for part in slices(elements, entry.bytes, self.memory.chunk):
-                    box.feed(alias, part)
-                    self._spill_box()
-        for port, alias in self.work.received.items():
+        leaves_sent = {port: s.name for port, s in self.work.parcels.items() if s.what == "leaf"}
+        for port, alias in (*leaves_sent.items(), *self.work.received.items()):
             for part in self.sent.get(port, ()):
                 box.feed(alias, part)
                 self._spill_box()

@@ -19,7 +19,7 @@ from midstream.algebra.physical import Source
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.file_entries import DeadLetterFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.names import name_for
+from midstream.checkpoint.names import name_for, query_of
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide, begin, wait_for
 from midstream.checkpoint.process import this_process
@@ -34,7 +34,6 @@ from midstream.job.task.output_buffer import ResultsBuffer
 from midstream.job.task.pool import Pool
 from midstream.job.task.reports import Report
 from midstream.job.task.results_files import Place, write_results
-from midstream.job.task.sides import base_name
 from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
 from midstream.job.task.spill import ParquetSpool
@@ -211,8 +210,8 @@ class StageStep:
         memory = self.memory.among(sum(len(work.members) for work in self.work))
         tasks: list[Task] = []
         for work in self.work:
-            track = work.apart.track
-            if track is not None and track.rests(slot):
+            lane = work.apart.lane
+            if lane is not None and lane.rests(slot):
                 continue
             mine = work.in_slot(slot)
             task = kept.get(mine.key)
@@ -267,14 +266,14 @@ class StageStep:
         noted: set[tuple[str, str]],
         copied: bool,
     ) -> None:
-        """Feeds a stream's rows to the sources that read it; tracks take rows of their groups."""
-        track = task.work.apart.track
+        """Feeds a stream's rows to the sources that read it; lanes take rows of their groups."""
+        lane = task.work.apart.lane
         account = intake.unaccounted() if copied else intake
         for source in task.sources:
             if source.stream.name == stream:
                 rows, ticks = self._sifted(task, source, accepted, account, noted)
-                if track is not None:
-                    mine = np.flatnonzero(track.takes(stream, rows, slot, copied))
+                if lane is not None and lane.routing is not None:
+                    mine = np.flatnonzero(lane.takes(stream, rows, slot, copied))
                     rows, ticks = gather_rows(rows, mine), ticks[mine]
                 with _blaming(intake.report, task):
                     task.take(source, source_elements(source, rows, ticks))
@@ -294,9 +293,9 @@ class StageStep:
         good, bad = Sieve.above(source, work.fragment.plan, work.functions).split(rows, ticks)
         if not bad:
             return accepted
-        if (place := (base_name(work.query), source.stream.alias)) not in noted:
+        if (place := (query_of(work.query), source.stream.alias)) not in noted:
             noted.add(place)
-            intake.set_aside(source.stream.name, base_name(work.query), rows, bad)
+            intake.set_aside(source.stream.name, query_of(work.query), rows, bad)
         return gather_rows(rows, good), ticks[good]
 
     def _receive(self, parts: Mapping[int, Accepted], tasks: Sequence[Task], report: Report) -> None:
@@ -316,21 +315,21 @@ class StageStep:
             slots, groups = self._slots(work, slot, output, report)
             if groups is not None and (shared := self.shared.get(route.key_class)):
                 output, slots = to_shared_slots(output, groups, slots, route.key_text, shared)
-        report.traffic.count_sent(base_name(work.query), slots, output.columns.nbytes + 2 * output.valid_from.nbytes)
+        report.traffic.count_sent(query_of(work.query), slots, output.columns.nbytes + 2 * output.valid_from.nbytes)
         return self.exchange.rows(work.port, slots, output)
 
     def _slots(
         self, work: FragmentWork, slot: int, output: Elements, report: Report
     ) -> tuple[Slots, npt.NDArray[np.intp] | None]:
         """The slots that own rows, and their partition groups, if they have some."""
-        route, track = work.fragment.route, work.apart.track
+        route, lane = work.fragment.route, work.apart.lane
         if not route.key:
             return np.full(len(output), slot if route.key is None else 0, np.int32), None
         hashed = arrival_hash if route.arrival else hash_columns
         groups = groups_of(hashed([output.columns.column(name) for name in route.key]), len(self.routing))
-        if track is None or not track.coming:
+        if lane is None or not lane.second:
             report.traffic.count_exchanged(groups, route.key_class, route.key_text)
-        routing = self.apart.get(route.key_class, self.routing if track is None else track.routing)
+        routing = self.apart.get(route.key_class, (lane and lane.routing) or self.routing)
         return np.asarray(at_site(route.slots, len(routing)) or routing, np.int32)[groups], groups
 
     def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
@@ -348,16 +347,17 @@ def _reads(task: Task, port: int, again: bool) -> bool:
 def _takes_copies(task: Task, spread: Collection[str]) -> bool:
     """Whether a task takes rows that other slots account for.
 
-    Tracks do, and where slots share groups all that read a stream that is spread: they need the copies of those that
-    it is joined with.
+    Lanes of groups that move do, and where slots share groups all that read a stream that is spread: they need the
+    copies of those that it is joined with.
     """
-    if task.work.apart.track is not None:
+    lane = task.work.apart.lane
+    if lane is not None and lane.routing is not None:
         return True
     return any(source.stream.name in spread for source in task.sources)
 
 
 def _results_of(tasks: Sequence[Task]) -> dict[str, ResultsBuffer]:
-    """What queries gave, by their names or those of their sides."""
+    """What queries gave, by the names of their lanes."""
     return {name: given for task in tasks for name, given in task.results.items()}
 
 

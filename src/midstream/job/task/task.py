@@ -5,8 +5,8 @@ fragments of several queries have in common runs once and is kept once. A query 
 present content of what it shares. Windows that several operators keep are made one again after every batch, so that
 their segments are written once; whoever holds them names them.
 
-A fragment that runs apart has a graph of its own, and may have parts more: a side of a split time, marks of groups that
-leave, a migration to another plan.
+A fragment that runs apart has a graph of its own, and may have more parts: marks of groups that leave, a migration to
+another plan.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import partial
 from midstream.algebra.physical import Source
 from midstream.algebra.time import INFINITY
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.names import query_of
 from midstream.checkpoint.packs import SegmentEntry, StateKey
 from midstream.errors import JobError
 from midstream.job.task.marked_groups import MarkedGroups
@@ -29,7 +30,6 @@ from midstream.job.task.output_buffer import ForwardBuffer, OutputBuffer, Result
 from midstream.job.task.pool import Pool
 from midstream.job.task.reports import FragmentReport
 from midstream.job.task.samples import BoxWatch
-from midstream.job.task.sides import SidePart, base_name
 from midstream.job.task.state_store import NamedState, StateStore, by_state
 from midstream.job.task.task_graph import TaskGraph
 from midstream.job.task.works import FragmentWork, Member, TaskWork
@@ -61,7 +61,6 @@ class Task:
         self.scheduler = Scheduler(self.graph.live, *sinks, schedule=work.scheduling)
         watched = self._reports_all or any(member.work.watched for member in work.members)
         self.watch = BoxWatch(self.graph.live) if watched else None
-        self.side = None if first.apart.side is None else SidePart(first.apart.side, first.fragment.sources)
         self.migration: MigrationPart | None = None
         if first.apart.migration is not None:
             assert isinstance(self.graph.live, Box)
@@ -156,15 +155,11 @@ class Task:
         return tuple(source for source, _ in self.graph.live.sources)
 
     def _states(self) -> list[NamedState]:
-        """All states under the names they are stored by, with what the old side of a split has left out."""
+        """All states under the names they are stored by."""
         parts = self.marks or self.migration
         if parts is not None:
-            states = list(parts.named_states())
-        else:
-            states = [((state.id, state.key), state) for state in self.graph.live.states()]
-        if self.side is not None:
-            states += [((state.id, state.key), state) for state in self.side.ahead.values()]
-        return states
+            return list(parts.named_states())
+        return [((state.id, state.key), state) for state in self.graph.live.states()]
 
     def _fill(self) -> None:
         """Gives states their segments; operators of new members have none."""
@@ -201,9 +196,7 @@ class Task:
 
     def take(self, source: Source, elements: Elements) -> None:
         """Takes elements of a stream."""
-        number = self.graph.number_of(source)
-        for part in [elements] if self.side is None else self.side.fed(source.stream.alias, elements):
-            self._feed(number, part)
+        self._feed(self.graph.number_of(source), elements)
 
     def receive(self, port: int, elements: Elements) -> None:
         """Takes elements that other fragments gave."""
@@ -315,8 +308,6 @@ class Task:
         if self.marks is not None:
             # Its operators are not those of the plan, whose figures the others give.
             report.old, report.operators = self.marks.holds_old, []
-        if self.side is not None:
-            report.processed_twice, report.extra_rows = self.side.crossing, self.side.rows_ahead
         if self.migration is not None:
             self.migration.report(report)
         return report
@@ -336,7 +327,7 @@ def _require_known(
     for entry in others:
         if not entry.state.startswith(MARKED):
             raise JobError(
-                f"the checkpoint holds a state of query {base_name(work.query)} that its plan does not have",
+                f"the checkpoint holds a state of query {query_of(work.query)} that its plan does not have",
                 detail=f"{entry.state} by ({', '.join(entry.key)}); the plan is {work.plan.text}",
                 hint="use the plan and the version that made the checkpoint, or a new checkpoint",
             )

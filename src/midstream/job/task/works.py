@@ -12,9 +12,8 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Fragment
+from midstream.job.task.lanes import Lane
 from midstream.job.task.shipping import Shipped
-from midstream.job.task.sides import Side
-from midstream.job.task.tracks import Track
 from midstream.operators.elements import Elements
 from midstream.operators.shared_graph import Named
 from midstream.optimizer.plans import Plan
@@ -47,13 +46,11 @@ class Program:
 class Apart:
     """What a fragment does only where it runs apart from those of other queries.
 
-    It may migrate, have a `side` of a split time, or only the groups of a `track`. Rows that make its expressions fail
-    are set aside if it `sifts`.
+    It may migrate, or be one of several lanes. Rows that make its expressions fail are set aside if it `sifts`.
     """
 
     migration: MigrationWork | None = None
-    side: Side | None = None
-    track: Track | None = None
+    lane: Lane | None = None
     sifts: bool = False
     probed: Mapping[WindowName, BySlot] = field(default_factory=dict)
     """The windows of other fragments that its one-way joins read, as the last batch left them, by slot."""
@@ -63,12 +60,12 @@ class Apart:
     @property
     def has_marks(self) -> bool:
         """Whether its rows know whether they have come before a move of groups."""
-        return self.track is not None and self.track.marked
+        return self.lane is not None and self.lane.marked
 
     @property
     def is_plain(self) -> bool:
         """Whether it is a plan's alone: no migration, no part of a query's groups or time, no windows of others."""
-        return self.migration is None and self.side is None and self.track is None and not self.probed
+        return self.migration is None and self.lane is None and not self.probed
 
 
 NOT_APART = Apart()
@@ -124,10 +121,7 @@ class FragmentWork:
         """What of its results counts."""
         if self.fragment.reader is not None:
             return results
-        side, track = self.apart.side, self.apart.track
-        counted = results if side is None else side.counted(results)
-        if track is not None and track.limit is not None:
-            counted = track.limit.counted(counted)
+        counted = results if self.apart.lane is None else self.apart.lane.counted(results)
         return counted if self.start == BEGINNING else counted.clipped(self.start, INFINITY)
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from midstream.adaptation.decider import Caution, Memory, Now, Outcome, decide, made
 from midstream.adaptation.group_moves import BalancePolicy, GroupLoad, MoveTerms, group_moves
 from midstream.distribution.move_costs import Prices, predict_all
-from midstream.distribution.protocols.manager import MoveRequest
 from midstream.lab.papers.partitioned_load_balancing.group_states import Numbers, groups_of
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
 
 ROW_BYTES = 100.0
 PROTOCOLS = ("ptlb", "mslb")

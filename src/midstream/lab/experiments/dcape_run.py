@@ -19,8 +19,6 @@ from midstream.algebra.physical import Source, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
 from midstream.cluster.simulated import Disk, Link, Simulation
-from midstream.distribution.protocols.manager import ManagerState, MoveRequest
-from midstream.distribution.protocols.split import split_state
 from midstream.job.task.sources import source_elements
 from midstream.lab.experiments.arrivals import poisson
 from midstream.lab.experiments.dcape_meter import PartitionedLoops
@@ -29,6 +27,8 @@ from midstream.lab.experiments.virtual_processor import Costs
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, routing_keys
 from midstream.lab.papers.partitioned_load_balancing.managing import Managing
 from midstream.lab.papers.partitioned_load_balancing.processing import Processing, Setup
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import ManagerState, MoveRequest
+from midstream.lab.papers.partitioned_load_balancing.protocols.split import split_state
 from midstream.lab.papers.partitioned_load_balancing.rows import Batch, ChangePlan
 from midstream.lab.papers.partitioned_load_balancing.sink import Sink
 from midstream.lab.papers.partitioned_load_balancing.splitting import Splitting, Streams, Tick

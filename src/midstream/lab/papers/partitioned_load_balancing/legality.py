@@ -1,7 +1,7 @@
 """Which protocol may move groups between machines that run by some plans.
 
 MSLB needs every state of the receiver's plan to follow from those of the sender's; PTLB and split-time balancing need
-what `distribution/protocols/legality.py` says.
+what `distribution/move_legality.py` says.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from midstream.algebra import physical as p
 from midstream.algebra.declarations import UserFunction
 from midstream.distribution.fragments import Staged
-from midstream.distribution.protocols.legality import node_memory, require_combinations, require_memory
-from midstream.distribution.protocols.registry import PROTOCOLS, protocol_of
+from midstream.distribution.move_legality import node_memory, require_combinations, require_memory
 from midstream.distribution.stages import cut
 from midstream.errors import MigrationError
+from midstream.lab.papers.partitioned_load_balancing.protocols.registry import PROTOCOLS, protocol_of
 from midstream.migration.contents import Contents
 from midstream.migration.state_move import StateMove
 from midstream.operators.box import Box

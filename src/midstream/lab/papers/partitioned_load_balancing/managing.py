@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from midstream.cluster.simulated.machines import Disk, Step
-from midstream.distribution.protocols import manager
-from midstream.distribution.protocols.manager import ManagerState, MoveRequest
-from midstream.distribution.protocols.messages import Message, Send
+from midstream.lab.papers.partitioned_load_balancing.protocols import manager
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import ManagerState, MoveRequest
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import Message, Send
 from midstream.lab.papers.partitioned_load_balancing.splitting import AGAIN
 
 

@@ -16,12 +16,24 @@ from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.time import BEGINNING
 from midstream.cluster.simulated.machines import Disk, Step
 from midstream.distribution.fragments import Key
-from midstream.distribution.protocols import processor
-from midstream.distribution.protocols.messages import Flag, Message, ReceivePartitions, Send, StartOfDuplicates
-from midstream.distribution.protocols.processor import Drop, Facts, Install, ProcessorState, Ship
 from midstream.lab.papers.partitioned_load_balancing.delivery import Packet, Queues, Received
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, Shipped, filled, group_of_rows
 from midstream.lab.papers.partitioned_load_balancing.old_track import OldTrack
+from midstream.lab.papers.partitioned_load_balancing.protocols import processor
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import (
+    Flag,
+    Message,
+    ReceivePartitions,
+    Send,
+    StartOfDuplicates,
+)
+from midstream.lab.papers.partitioned_load_balancing.protocols.processor import (
+    Drop,
+    Facts,
+    Install,
+    ProcessorState,
+    Ship,
+)
 from midstream.lab.papers.partitioned_load_balancing.rows import Batch, ChangePlan, Results
 from midstream.lab.papers.partitioned_load_balancing.splitting import AGAIN
 from midstream.lab.papers.partitioned_load_balancing.tracks import (

@@ -11,11 +11,11 @@ import numpy as np
 from midstream.algebra.time import BEGINNING
 from midstream.cluster.simulated.machines import Disk, Step
 from midstream.distribution.fragments import Key
-from midstream.distribution.protocols import split
-from midstream.distribution.protocols.messages import Message
-from midstream.distribution.protocols.split import Answer, PutFlag, Release, SplitState
 from midstream.lab.papers.partitioned_load_balancing.delivery import Packet, Queues, Received
 from midstream.lab.papers.partitioned_load_balancing.group_states import group_of_rows
+from midstream.lab.papers.partitioned_load_balancing.protocols import split
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import Message
+from midstream.lab.papers.partitioned_load_balancing.protocols.split import Answer, PutFlag, Release, SplitState
 from midstream.lab.papers.partitioned_load_balancing.rows import Batch, Rows
 from midstream.operators.elements import Elements, Indices
 

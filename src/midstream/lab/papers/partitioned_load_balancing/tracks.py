@@ -11,9 +11,9 @@ from typing import Protocol
 
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.distribution.protocols.processor import Side
 from midstream.lab.papers.partitioned_load_balancing.group_states import Shipped
 from midstream.lab.papers.partitioned_load_balancing.old_track import OldTrack, Schedule
+from midstream.lab.papers.partitioned_load_balancing.protocols.processor import Side
 from midstream.migration.execution import SingleBox
 from midstream.migration.legality import keeps_intervals
 from midstream.operators.box import Box

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from midstream.distribution.protocols.mslb import MSLB
-from midstream.distribution.protocols.phases import Protocol
-from midstream.distribution.protocols.ptlb import PTLB
-from midstream.distribution.protocols.split_time import SPLIT_TIME
 from midstream.errors import MigrationError
+from midstream.lab.papers.partitioned_load_balancing.protocols.mslb import MSLB
+from midstream.lab.papers.partitioned_load_balancing.protocols.phases import Protocol
+from midstream.lab.papers.partitioned_load_balancing.protocols.ptlb import PTLB
+from midstream.lab.papers.partitioned_load_balancing.protocols.split_time import SPLIT_TIME
 
 PROTOCOLS: dict[str, Protocol] = {protocol.name: protocol for protocol in (PTLB, MSLB, SPLIT_TIME)}
 

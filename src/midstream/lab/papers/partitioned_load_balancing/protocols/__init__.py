@@ -27,8 +27,8 @@ is run again starts from the same states and sends the same messages.
 All states have `to_json` and `from_json`.
 """
 
-from midstream.distribution.protocols.manager import ManagerState, MoveRequest
-from midstream.distribution.protocols.processor import Facts, ProcessorState
-from midstream.distribution.protocols.split import SplitState
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import ManagerState, MoveRequest
+from midstream.lab.papers.partitioned_load_balancing.protocols.processor import Facts, ProcessorState
+from midstream.lab.papers.partitioned_load_balancing.protocols.split import SplitState
 
 __all__ = ["Facts", "ManagerState", "MoveRequest", "ProcessorState", "SplitState"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.distribution.protocols.messages import ComputePartitionsToMove, Groups, Message
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import ComputePartitionsToMove, Groups, Message
 
 Answer = tuple[str, str]
 """Who answers, and with what: a message's name, with the role or step it is for."""

@@ -1,8 +1,8 @@
-"""Which protocol may move groups of which plans.
+"""How groups of plans may move between slots, and what they need of a plan for that.
 
 PTLB gives every result exactly once because results are combinations of rows; any other result, such as a distinct
-tuple or an aggregate, would be given by both machines. Split-time balancing needs a finite memory: an instant after
-which nothing matters that came before the move.
+tuple or an aggregate, would be given by both slots. Split-time balancing needs a finite memory: an instant after which
+nothing matters that came before the move. MSLB moves state, and needs neither.
 """
 
 from __future__ import annotations
@@ -12,7 +12,25 @@ from midstream.algebra.windows import Hop, Range
 from midstream.errors import MigrationError
 from midstream.migration.legality import describe, relational_part
 
+AUTO, MSLB, SPLIT_TIME, PTLB = "auto", "mslb", "split_time_balancing", "ptlb"
+PROTOCOLS = (PTLB, MSLB, SPLIT_TIME)
+
+DOUBLED = frozenset({SPLIT_TIME, PTLB})
+"""The protocols by which rows of moving groups go to two slots."""
+
 ENDLESS = "it remembers rows for ever, so there is no instant after which the sender is not needed"
+
+
+def protocol_named(name: str) -> str:
+    """A protocol by the name that people call it; "auto" is the one that is predicted to cost least.
+
+    >>> protocol_named("split_time")
+    'split_time_balancing'
+    """
+    name = SPLIT_TIME if name == "split_time" else name
+    if name not in (AUTO, *PROTOCOLS):
+        raise MigrationError(f"unknown balancing protocol {name!r}", hint=f"use one of {', '.join(PROTOCOLS)}")
+    return name
 
 
 def require_combinations(plan: p.PhysicalNode) -> None:

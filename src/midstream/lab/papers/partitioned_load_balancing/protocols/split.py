@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.distribution.protocols.manager import REMEMBERED
-from midstream.distribution.protocols.messages import (
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import REMEMBERED
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import (
     Acknowledged,
     Deactivated,
     DeactivatePartitions,

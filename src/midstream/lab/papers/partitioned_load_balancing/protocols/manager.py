@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from midstream.distribution.protocols.messages import (
+from midstream.errors import MigrationError
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import (
     Acknowledged,
     Deactivated,
     Groups,
@@ -22,9 +23,8 @@ from midstream.distribution.protocols.messages import (
     PartitionsToMove,
     Send,
 )
-from midstream.distribution.protocols.phases import Move
-from midstream.distribution.protocols.registry import protocol_of
-from midstream.errors import MigrationError
+from midstream.lab.papers.partitioned_load_balancing.protocols.phases import Move
+from midstream.lab.papers.partitioned_load_balancing.protocols.registry import protocol_of
 
 REMEMBERED = 64
 """How far apart the numbers of open moves may be: machines forget moves that are further back."""

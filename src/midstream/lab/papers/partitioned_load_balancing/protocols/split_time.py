@@ -15,9 +15,13 @@ memory of the plan: a window, or for sequences the window within which they look
 
 from __future__ import annotations
 
-from midstream.distribution.protocols.messages import DeletePartitions, DuplicatePartitions, SplitAt
-from midstream.distribution.protocols.phases import COMPUTE, Ask, Move, Phase, Protocol
 from midstream.errors import InternalError
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import (
+    DeletePartitions,
+    DuplicatePartitions,
+    SplitAt,
+)
+from midstream.lab.papers.partitioned_load_balancing.protocols.phases import COMPUTE, Ask, Move, Phase, Protocol
 
 
 def duplicate(move: Move) -> tuple[Ask, ...]:

@@ -14,8 +14,12 @@ copy until then.
 
 from __future__ import annotations
 
-from midstream.distribution.protocols.messages import DeactivatePartitions, ReactivatePartitions, SendPartitions
-from midstream.distribution.protocols.phases import COMPUTE, Ask, Move, Phase, Protocol
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import (
+    DeactivatePartitions,
+    ReactivatePartitions,
+    SendPartitions,
+)
+from midstream.lab.papers.partitioned_load_balancing.protocols.phases import COMPUTE, Ask, Move, Phase, Protocol
 
 
 def deactivate(move: Move) -> tuple[Ask, ...]:

@@ -19,8 +19,8 @@ do, a combined row ends with the first of its parts, and W is enough for every t
 
 from __future__ import annotations
 
-from midstream.distribution.protocols.messages import DeletePartitions, DuplicatePartitions
-from midstream.distribution.protocols.phases import COMPUTE, Ask, Move, Phase, Protocol
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import DeletePartitions, DuplicatePartitions
+from midstream.lab.papers.partitioned_load_balancing.protocols.phases import COMPUTE, Ask, Move, Phase, Protocol
 
 
 def duplicate(move: Move) -> tuple[Ask, ...]:

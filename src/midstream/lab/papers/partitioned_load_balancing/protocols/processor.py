@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from midstream.algebra.time import BEGINNING
 from midstream.distribution.balancing import nearest_groups
-from midstream.distribution.protocols.manager import REMEMBERED
-from midstream.distribution.protocols.messages import (
+from midstream.lab.papers.partitioned_load_balancing.protocols.manager import REMEMBERED
+from midstream.lab.papers.partitioned_load_balancing.protocols.messages import (
     Acknowledged,
     AllOldPurged,
     ComputePartitionsToMove,

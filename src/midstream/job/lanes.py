@@ -1,0 +1,168 @@
+"""The lanes of a query: by which plans it runs at present, in which slots, and for which time each answers.
+
+A migration between plans that lie in different slots and a move of groups whose rows go to two slots are the same: at
+an instant after which nothing matters that came before, answering goes over to a lane that was opened empty. A query's
+lanes are therefore a sequence in time, and what changes while something else does opens one more: after the split time
+of a migration the new plan answers, after that of a move the new slots do.
+
+A lane that was opened last can be closed again: those before it have seen all rows. Only the last one can: what is
+begun last is cancelled first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from midstream.checkpoint.names import lane_name, query_of
+from midstream.checkpoint.packs import SegmentEntry, joined
+from midstream.checkpoint.records import GroupMove
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.task.lanes import COMING, ELSEWHERE, EVER, KEPT, LEAVING, STAYING, TARGET, Lane, Region
+from midstream.migration.legality import keeps_intervals
+from midstream.migration.marks import with_output_mark
+
+Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
+"""The segments of a lane: by fragment and slot."""
+
+Filled = dict[int, dict[int, list[SegmentEntry]]]
+
+BY_GROUPS, WHOLE = "groups", "whole"
+"""How a query runs while groups move: its moving groups twice, or all of it, where rows of different groups meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLane:
+    """A lane at work: its name in reports and manifests, and the query by its plan; None: the query has no other."""
+
+    name: str
+    query: RunningQuery
+    lane: Lane | None = None
+
+    @property
+    def marked(self) -> bool:
+        """Whether it has groups that leave by PTLB: they stay with their plan."""
+        return self.lane is not None and self.lane.marked
+
+    def exchanged(self, fragment: int) -> pa.Schema:
+        """What a fragment of it gives to others."""
+        schema = self.query.staged.fragment(fragment).plan.schema
+        return with_output_mark(schema) if self.marked else schema
+
+
+@dataclass(frozen=True, slots=True)
+class Dealing:
+    """How groups are dealt to slots, the move of some under way, and the keys by which rows of streams arrive."""
+
+    groups: tuple[int, ...]
+    move: GroupMove | None
+    keys: Mapping[str, tuple[str, ...]]
+
+    def lanes(self, query: RunningQuery) -> list[RunningLane]:
+        """The lanes by which a query runs."""
+        plans, move = list(plan_lanes(query)), self.move
+        if move is None or query.name not in move.queries:
+            found = [(number, own, lane) for number, own, lane in plans]
+        else:
+            found = [
+                (number + part, own, replace(lane, keys=self.keys))
+                for number, own, whole in plans
+                for part, lane in self._parts(move, move.queries[query.name], whole)
+            ]
+        if len(found) == 1:
+            return [RunningLane(query.name, found[0][1])]
+        whole = all(keeps_intervals(p.plan.physical) for _, own, _ in plans for p in (own, *own.local.values()))
+        return [
+            RunningLane(lane_name(query.name, n), own, replace(lane, region=replace(lane.region, whole=whole)))
+            for n, own, lane in found
+        ]
+
+    def _parts(self, move: GroupMove, how: str, lane: Lane) -> Iterator[tuple[int, Lane]]:
+        """The lanes into which that of a plan is divided while groups move."""
+        old, new, at, region = self.groups, tuple(move.groups), move.split_at, lane.region
+        if at is not None and region.until <= at:
+            yield STAYING, replace(lane, routing=old)
+            return
+        if region.since >= at if at is not None else region.since > EVER.since:
+            yield COMING, replace(lane, routing=new)
+            return
+        before = after = lane
+        if at is not None:
+            before = replace(lane, region=replace(region, until=at))
+            after = replace(lane, region=replace(region, since=at))
+        marked = at is None
+        if how == WHOLE:
+            yield STAYING, replace(before, routing=old, marked=marked)
+            yield COMING, replace(after, routing=new, second=True)
+            return
+        both = list(zip(old, new, strict=True))
+        yield STAYING, replace(lane, routing=tuple(ELSEWHERE if a != b else a for a, b in both))
+        yield LEAVING, replace(before, routing=tuple(a if a != b else ELSEWHERE for a, b in both), marked=marked)
+        yield COMING, replace(after, routing=tuple(b if a != b else ELSEWHERE for a, b in both), second=True)
+
+
+def plan_lanes(query: RunningQuery) -> Iterator[tuple[int, RunningQuery, Lane]]:
+    """The plans by which a query runs, with the numbers of their lanes."""
+    migration = query.migration
+    if migration is None or not migration.apart:
+        yield 0, query, Lane()
+    elif migration.done:
+        yield 0, migration.target, Lane()
+    elif migration.replays:
+        yield 0, query, Lane()
+        yield TARGET, migration.target, Lane(heard=False)
+    else:
+        yield 0, query, Lane(Region(until=migration.split_at))
+        yield TARGET, migration.target, Lane(Region(since=migration.split_at))
+
+
+def copies_of(routing: Sequence[int], move: GroupMove | None) -> dict[int, tuple[int, ...]]:
+    """The slots besides the owner's to which rows of groups go."""
+    if move is None:
+        return {}
+    dealt = enumerate(zip(routing, move.groups, strict=True))
+    return {group: (new,) for group, (old, new) in dealt if old != new}
+
+
+def lane_numbers(segments: Mapping[str, Stored], query: str) -> dict[int, Stored]:
+    """The segments of a query's lanes, by their numbers."""
+    return {n: segments[name] for n in range(KEPT + 1) if (name := lane_name(query, n)) in segments}
+
+
+def with_lanes(segments: Mapping[str, Stored], query: str, lanes: Mapping[int, Stored]) -> dict[str, Stored]:
+    """All segments, with those of a query's lanes in place of the ones it had."""
+    others = {name: stored for name, stored in segments.items() if query_of(name) != query}
+    return {**others, **{lane_name(query, number): stored for number, stored in lanes.items()}}
+
+
+def by_target(lanes: Mapping[int, Stored]) -> dict[int, Stored]:
+    """What stays of a query's lanes if it goes on by the plan that it migrates to."""
+    return {n - TARGET: stored for n, stored in lanes.items() if TARGET <= n < KEPT}
+
+
+def by_own_plan(lanes: Mapping[int, Stored]) -> dict[int, Stored]:
+    """What stays of a query's lanes if it goes on by the plan that it has."""
+    return {n: stored for n, stored in lanes.items() if n < TARGET}
+
+
+def in_old_slots(lanes: Mapping[int, Stored]) -> dict[int, Stored]:
+    """What stays of a query's lanes if groups stay in their slots after all."""
+    return {n: together(lanes.get(n, {}), lanes.get(n + LEAVING, {})) for n in (0, TARGET) if n in lanes}
+
+
+def in_new_slots(lanes: Mapping[int, Stored], how: str) -> dict[int, Stored]:
+    """What stays of a query's lanes once groups have come to their slots."""
+    plans = [n for n in (0, TARGET) if {n, n + COMING} & lanes.keys()]
+    return {n: together(lanes.get(n, {}) if how == BY_GROUPS else {}, lanes.get(n + COMING, {})) for n in plans}
+
+
+def together(*lanes: Stored) -> Filled:
+    """The segments of several lanes, by fragment and slot."""
+    filled: Filled = {}
+    for stored in lanes:
+        for number, slots in stored.items():
+            for slot, entries in slots.items():
+                filled.setdefault(number, {}).setdefault(slot, []).extend(entries)
+    return {number: {slot: joined(entries) for slot, entries in slots.items()} for number, slots in filled.items()}
