@@ -73,5 +73,5 @@ export function tail(path) {
 }
 
 // The groups that are on their way to other slots, in words.
-export const movingText = ({ groups, queued, protocol, since }) =>
-  `${plural(groups, "group")} on the way to other slots by ${protocol} since batch ${since}${queued ? `; ${plural(queued, "more follows", "more follow")}` : ""}.`;
+export const movingText = ({ groups, protocol, since }) =>
+  `${plural(groups, "group")} on the way to other slots by ${protocol} since batch ${since}.`;

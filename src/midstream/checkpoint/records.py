@@ -91,7 +91,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMove:
+class DoubledMove:
     """A move of partition groups whose rows go to two slots meanwhile: where the groups go, and since which batch.
 
     Answers go over to the new slots at `split_at`, or, without one, as marked rows end. `queries` are those that move
@@ -133,7 +133,7 @@ class Slots:
     shared: History = ()
     merging: Sequence[str] = ()
     divided: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    doubled: GroupMove | None = None
+    doubled: DoubledMove | None = None
     classes: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
 
     def merging_of(self, query: str) -> frozenset[str]:

@@ -18,8 +18,8 @@ from midstream.checkpoint.file_entries import (
 )
 from midstream.checkpoint.records import (
     Asked,
+    DoubledMove,
     Fault,
-    GroupMove,
     Outputs,
     QueryAccount,
     SetAside,
@@ -46,7 +46,7 @@ _FILES: dict[tuple[type, str], type] = {
 
 _PARTS: dict[tuple[type, str], type] = {
     (Slots, "wanted"): Wanted,
-    (Slots, "doubled"): GroupMove,
+    (Slots, "doubled"): DoubledMove,
     (QueryAccount, "fault"): Fault,
     (QueryAccount, "set_aside"): SetAside,
 }

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from midstream.checkpoint.names import lane_name, query_of
 from midstream.checkpoint.packs import SegmentEntry, joined
-from midstream.checkpoint.records import GroupMove
+from midstream.checkpoint.records import DoubledMove
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.lanes import COMING, ELSEWHERE, EVER, KEPT, LEAVING, STAYING, TARGET, Lane, Region
 from midstream.migration.legality import keeps_intervals
@@ -57,7 +57,7 @@ class Dealing:
     """How groups are dealt to slots, the move of some under way, and the keys by which rows of streams arrive."""
 
     groups: tuple[int, ...]
-    move: GroupMove | None
+    move: DoubledMove | None
     keys: Mapping[str, tuple[str, ...]]
 
     def lanes(self, query: RunningQuery) -> list[RunningLane]:
@@ -79,7 +79,7 @@ class Dealing:
             for n, own, lane in found
         ]
 
-    def _parts(self, move: GroupMove, how: str, lane: Lane) -> Iterator[tuple[int, Lane]]:
+    def _parts(self, move: DoubledMove, how: str, lane: Lane) -> Iterator[tuple[int, Lane]]:
         """The lanes into which that of a plan is divided while groups move."""
         old, new, at, region = self.groups, tuple(move.groups), move.split_at, lane.region
         if at is not None and region.until <= at:
@@ -118,7 +118,7 @@ def plan_lanes(query: RunningQuery) -> Iterator[tuple[int, RunningQuery, Lane]]:
         yield TARGET, migration.target, Lane(Region(since=migration.split_at))
 
 
-def copies_of(routing: Sequence[int], move: GroupMove | None) -> dict[int, tuple[int, ...]]:
+def copies_of(routing: Sequence[int], move: DoubledMove | None) -> dict[int, tuple[int, ...]]:
     """The slots besides the owner's to which rows of groups go."""
     if move is None:
         return {}

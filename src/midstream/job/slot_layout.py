@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from midstream.checkpoint.records import GroupMove
+from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.arriving.incoming import Incoming
@@ -24,7 +24,7 @@ class SlotLayout:
     count: int
     routing: tuple[int, ...]
     spread: tuple[SpreadGroup, ...] = ()
-    move: GroupMove | None = None
+    move: DoubledMove | None = None
     apart: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property

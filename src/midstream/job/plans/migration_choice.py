@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from midstream.algebra.statistics import Statistics
-from midstream.checkpoint.records import GroupMove
+from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError
@@ -155,7 +155,7 @@ def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Stat
     return decision
 
 
-def require_cancellable(query: RunningQuery, move: GroupMove | None) -> MigrationUnderWay:
+def require_cancellable(query: RunningQuery, move: DoubledMove | None) -> MigrationUnderWay:
     """The migration of a query, if it can go back to the old plan; `move` is that of its groups to two slots."""
     migration = query.migration
     if migration is None:

@@ -15,7 +15,7 @@ inside the tasks of several stages, and for one that moves state bit by bit.
 from __future__ import annotations
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.records import GroupMove
+from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.move_legality import DOUBLED, PTLB
 from midstream.errors import MigrationError
 from midstream.job.plans.migration_choice import fit_tasks
@@ -53,7 +53,7 @@ def not_together(protocol: str, query: RunningQuery, target: RunningQuery) -> st
     return ""
 
 
-def move_of(manifest: Manifest | None, query: str) -> GroupMove | None:
+def move_of(manifest: Manifest | None, query: str) -> DoubledMove | None:
     """The move of groups of a query to two slots, if there is one."""
     move = None if manifest is None else manifest.slots.doubled
     return move if move is not None and query in move.queries else None

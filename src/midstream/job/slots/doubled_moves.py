@@ -17,7 +17,7 @@ from dataclasses import replace
 from midstream.algebra.physical import PhysicalNode, Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.records import GroupMove
+from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.move_legality import (
     DOUBLED,
     PTLB,
@@ -72,7 +72,7 @@ def cancelled_move(manifest: Manifest | None, queries: Mapping[str, RunningQuery
     return replace(manifest, slots=replace(manifest.slots, doubled=replace(move, cancelled=trigger)))
 
 
-def _begun_later(query: RunningQuery, move: GroupMove) -> bool:
+def _begun_later(query: RunningQuery, move: DoubledMove) -> bool:
     """Whether a query has begun to migrate since groups move, to a plan that has no lane in the old slots."""
     if move.protocol == PTLB and in_tasks(query):
         return True
@@ -136,7 +136,7 @@ def relocated_doubled(
     return replace((yield from relocate(cut, None, ())), doubled=made)
 
 
-def _back(move: GroupMove, before: Manifest, queries: Mapping[str, RunningQuery]) -> Manifest:
+def _back(move: DoubledMove, before: Manifest, queries: Mapping[str, RunningQuery]) -> Manifest:
     """The manifest as if groups had never begun to move: what has come to other slots is forgotten.
 
     Both slots have given the results of all rows that have come, each for its side, so the sender can go on alone.
@@ -148,7 +148,7 @@ def _back(move: GroupMove, before: Manifest, queries: Mapping[str, RunningQuery]
     return replace(before, segments=segments)
 
 
-def _arrived(move: GroupMove, before: Manifest, queries: Mapping[str, RunningQuery]) -> Manifest:
+def _arrived(move: DoubledMove, before: Manifest, queries: Mapping[str, RunningQuery]) -> Manifest:
     """The manifest in which groups have come to their slots: what the slots that they left hold is forgotten."""
     segments: Mapping[str, Stored] = before.segments
     for name, how in move.queries.items():
@@ -157,7 +157,7 @@ def _arrived(move: GroupMove, before: Manifest, queries: Mapping[str, RunningQue
     return replace(before, segments=segments, slots=replace(before.slots, doubled=None))
 
 
-def _went_back(move: GroupMove, batch_id: int, moved: Relocated) -> Relocated:
+def _went_back(move: DoubledMove, batch_id: int, moved: Relocated) -> Relocated:
     """What a batch that cancels a move goes on from; marked states are not shared before they are written without."""
     record = {
         "batch": batch_id,
@@ -177,7 +177,7 @@ def _went_back(move: GroupMove, batch_id: int, moved: Relocated) -> Relocated:
 
 def _begun(
     batch_id: int, before: Manifest, queries: Mapping[str, RunningQuery], old: Routing, wanted: Routing
-) -> tuple[Manifest, GroupMove]:
+) -> tuple[Manifest, DoubledMove]:
     """The manifest with the state of moving groups apart, and the move; queries it is wrong for move when it ends."""
     fit = {name: query for name, query in queries.items() if _fits(wanted.protocol, query) and name in before.queries}
     ends = [end for query in fit.values() for end in _ends(query, before.streams.latest)]
@@ -193,7 +193,7 @@ def _begun(
         if parted is not None:
             lanes[number], lanes[number + LEAVING] = parted
             segments = with_lanes(segments, name, lanes)
-    made = GroupMove(
+    made = DoubledMove(
         wanted.protocol,
         wanted.groups,
         wanted.slots,
@@ -303,13 +303,13 @@ def _latest_end(plan: PhysicalNode, latest: Mapping[str, int]) -> int:
     return below + own if below > BEGINNING else below
 
 
-def doubled_after(batch: Batch) -> GroupMove | None:
+def doubled_after(batch: Batch) -> DoubledMove | None:
     """The move of groups that is under way after a batch, and whether nothing is left to wait for."""
     move = batch.slots.move
     return None if move is None else replace(move, over=_is_over(batch, move))
 
 
-def _is_over(batch: Batch, move: GroupMove) -> bool:
+def _is_over(batch: Batch, move: DoubledMove) -> bool:
     """Whether no slot that groups leave has anything left to answer for; queries that stand still are waited for."""
     if not set(move.queries) <= set(batch.queries):
         return False

@@ -10,7 +10,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name, query_of
 from midstream.checkpoint.process import this_process
-from midstream.checkpoint.records import GroupMove, Wanted
+from midstream.checkpoint.records import DoubledMove, Wanted
 from midstream.distribution.key_classes import in_words, key_classes
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError
@@ -39,7 +39,7 @@ class Relocated:
     routing: Routing
     ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     moved: dict[str, Any] | None = None
-    doubled: GroupMove | None = None
+    doubled: DoubledMove | None = None
     """The move of groups whose rows go to two slots."""
 
 
