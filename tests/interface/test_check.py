@@ -51,13 +51,12 @@ WHERE a.idd = c.id
 cql = "SELECT a.id FROM a [RANGE 1 HOUR], c [RANGE 1 HOUR] WHERE a.id = c.id"
 plan = "(a d)"
 emit_every = "now and then"
-sink = "folder"
-folder = "a"
+sink = { kind = "folder", path = "a" }
 '''
 
 
 def test_a_mistake_names_its_place_once(tmp_path):
-    (tmp_path / "job.toml").write_text(WRONG.replace('sink = "folder"', 'sink = "fodler"'))
+    (tmp_path / "job.toml").write_text(WRONG.replace('kind = "folder"', 'kind = "fodler"'))
     shown = [line for line in check(tmp_path / "job.toml").output.splitlines() if "sink" in line]
     assert shown and all(line.count("queries.s.sink") == 1 for line in shown if "queries.s.sink" in line)
     assert any("queries.s.sink cannot be 'fodler'" in line for line in shown)
@@ -91,7 +90,7 @@ def test_all_mistakes_are_found_at_once_with_their_lines(wrong: Path):
         "streams.b.schema": (15, 14),
         "queries.q.cql": (23, 8),
         "queries.r.cql": (29, 9),
-        "queries.s.folder": (37, None),
+        "queries.s.sink": (36, None),
         "queries.s.emit_every": (35, 15),
         "queries.s.plan": (34, 9),
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from midstream.connectors.registry import kinds
 from midstream.errors import JobError, QueryError
 from midstream.interface.jobs.job_file import job_of, read_job
 
@@ -62,8 +63,29 @@ def test_the_examples_are_jobs(example):
             {"streams__A__timestamps": "sometimes"},
             "streams.A.timestamps cannot be 'sometimes'\n  hint: use one of external, internal, latent",
         ),
-        ({"queries__q__sink": "kafka"}, "queries.q.sink cannot be 'kafka'\n  hint: use one of table, console, folder"),
-        ({"queries__q__folder": "x"}, "queries.q.folder belongs to the sink 'folder', and only to it"),
+        (
+            {"queries__q__sink": "kafka"},
+            "queries.q.sink cannot be 'kafka': there is no such sink\n"
+            f"  hint: use one of table, console, {', '.join(kinds())}",
+        ),
+        (
+            {"queries__q__sink": "sqlit"},
+            "queries.q.sink cannot be 'sqlit': there is no such sink\n  hint: did you mean sqlite?",
+        ),
+        ({"queries__q__sink": {"path": "x"}}, 'queries.q.sink has no kind\n  hint: write for instance kind = "sqlite"'),
+        (
+            {"queries__q__sink": {"kind": "folder"}},
+            "queries.q.sink.path is missing\n  hint: the sink 'folder' needs it: The folder.",
+        ),
+        (
+            {"queries__q__sink": {"kind": "folder", "pth": "x"}},
+            "unknown option queries.q.sink.pth of the sink 'folder'\n  hint: did you mean path?",
+        ),
+        ({"queries__q__sink": {"kind": "folder", "path": 1}}, "queries.q.sink.path must be a text, not 1"),
+        (
+            {"queries__q__sink": {"kind": "sqlite", "path": "x", "table": "t", "form": "upserts"}},
+            "queries.q.sink.form cannot be 'upserts'\n  hint: use one of rows, changelog, current",
+        ),
         ({"queries__r": {}}, "queries.r.cql is missing"),
         (
             {"queries__q__adaptivity": "on"},

@@ -12,8 +12,8 @@ from midstream.checkpoint.believed_time import BelievedTime
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.request_log import RequestLog
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.folder_sink import Folder
 from midstream.cluster.simulated.storage import SimulatedFiles
+from midstream.cluster.sinks import Folder
 from midstream.connectors.files.identity import KnownFolder
 from midstream.job.heartbeat import Heartbeat
 from midstream.lab.simulation.run import SimulationFailure

@@ -35,8 +35,9 @@ class Delivered:
     """What a sink has had of a query: all that starts from `since` to before `until`.
 
     `identity` is that of the query, `schema` the columns of its results. `batch_id` and `digest` are of the last
-    delivery. What was released before `offered_until`, with batch `offered_batch`, may have reached a sink that was
-    interrupted while it took it: if it is delivered later, then apart from what follows, as it would have been.
+    delivery, `filled_until` is the end of the last one that was a table with rows. What was released before
+    `offered_until`, with batch `offered_batch`, may have reached a sink that was interrupted while it took it: if it is
+    delivered later, then apart from what follows, as it would have been.
     """
 
     query: str
@@ -49,6 +50,7 @@ class Delivered:
     digest: str | None = None
     offered_until: int | None = None
     offered_batch: int | None = None
+    filled_until: int | None = None
 
 
 Key = tuple[str, str]

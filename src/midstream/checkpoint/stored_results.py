@@ -126,14 +126,19 @@ def valid_now(table: pa.Table, manifest: Manifest, query: str) -> pa.Table:
             hint="leave --current out",
         )
     until = manifest.released.get(query, BEGINNING)
-    if until == INFINITY:  # all streams have ended: after their newest row nothing changes but by time
-        until = max(manifest.streams.latest.values(), default=BEGINNING) + 1
     if until <= BEGINNING:
         return table.slice(0, 0)
-    now = _moment(table.schema, until - 1)
+    now = _moment(table.schema, newest_instant(manifest, until))
     begun = pc.less_equal(table.column(_place(table.schema, "valid_from")), now)
     valid_to = table.column(_place(table.schema, "valid_to"))
     return table.filter(pc.and_(begun, pc.or_(pc.is_null(valid_to), pc.fill_null(pc.greater(valid_to, now), True))))
+
+
+def newest_instant(manifest: Manifest, until: int) -> int:
+    """The last instant for which all results are known, if they are released up to one."""
+    if until == INFINITY:  # all streams have ended: after their newest row nothing changes but by time
+        return max(manifest.streams.latest.values(), default=BEGINNING)
+    return until - 1
 
 
 def start_of(schema: pa.Schema) -> str:

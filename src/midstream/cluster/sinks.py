@@ -11,12 +11,13 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from midstream.cluster.folder_sink import Folder, folder
-from midstream.job.outputs.delivery import Delivery
-from midstream.job.outputs.digest import digest_of
+from midstream.connectors.digest import digest_of
+from midstream.connectors.folder import Folder, folder
+from midstream.connectors.registry import sink_of
+from midstream.connectors.sink import Delivery, arrow
 from midstream.terminal import visible_lines
 
-__all__ = ["Delivery", "Folder", "Memory", "Results", "Sink", "console", "digest_of", "folder"]
+__all__ = ["Delivery", "Folder", "Memory", "Results", "Sink", "connect", "console", "digest_of", "folder"]
 
 Results: TypeAlias = Any
 """A table, or a DataFrame of Spark's."""
@@ -29,7 +30,7 @@ def console(name: str, rows: int = 20) -> Sink:
 
     def show(results: Results, batch_id: int) -> None:
         print(f"{name}, batch {batch_id}", flush=True)
-        first = results.slice(0, rows) if isinstance(results, pa.Table) else _arrow(results.limit(rows))
+        first = results.slice(0, rows) if isinstance(results, pa.Table) else arrow(results.limit(rows))
         print(visible_lines(first.to_pandas().to_string(index=False)), flush=True)
 
     return show
@@ -43,7 +44,7 @@ class Memory:
 
     def __call__(self, results: Results, batch_id: int) -> None:
         """Takes the results of a batch; a repeated batch replaces itself."""
-        self.batches[batch_id] = _arrow(results)
+        self.batches[batch_id] = arrow(results)
 
     @property
     def table(self) -> pa.Table:
@@ -51,5 +52,6 @@ class Memory:
         return pa.concat_tables([self.batches[i] for i in sorted(self.batches)])
 
 
-def _arrow(results: Results) -> pa.Table:
-    return results if isinstance(results, pa.Table) else results.toArrow()
+def connect(kind: str, **options: Any) -> Any:
+    """A sink by its name in job files, such as `connect("sqlite", path="out.db", table="paid", form="current")`."""
+    return sink_of(kind, options)

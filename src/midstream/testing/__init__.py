@@ -1,4 +1,4 @@
-"""For tests of users' own queries: streams from literals, comparison by snapshots, a fake clock, and crashes.
+"""For tests of users' own queries: streams from literals, comparison by snapshots, a fake clock, crashes, and sinks.
 
 With pytest installed, the fixtures `midstream_clock`, `midstream_session` and `midstream_job` are there by themselves.
 """
@@ -7,6 +7,7 @@ from midstream.testing.clocks import FakeClock
 from midstream.testing.comparing import assert_every_plan_agrees, assert_snapshot_equal
 from midstream.testing.crashes import POINTS, assert_survives_crashes
 from midstream.testing.literals import stream
+from midstream.testing.sinks import check_sink
 
 __all__ = [
     "POINTS",
@@ -14,5 +15,6 @@ __all__ = [
     "assert_every_plan_agrees",
     "assert_snapshot_equal",
     "assert_survives_crashes",
+    "check_sink",
     "stream",
 ]

@@ -127,7 +127,6 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
 
     `replace` has queries whose texts have changed take the places of the old ones; `drop` names queries to end.
     """
-    from midstream.cluster import sinks
     from midstream.cluster.checkpoint_session import CheckpointSession
 
     session = CheckpointSession(
@@ -166,10 +165,8 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
             on_error=query.on_error,
             replace=replace,
         )
-        if query.sink == "console":
-            session.sink(query.name, sinks.console(query.name))
-        elif query.folder is not None:
-            session.sink(query.name, sinks.folder(query.folder))
+        if query.sink is not None:
+            session.sink(query.name, query.sink.made(query.name))
     for name in session.restore_added():
         note(f"query {name} was added to the running job and keeps running")
     return session

@@ -26,6 +26,7 @@ from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.inputs import StreamSettings
 from midstream.inputs.ddl import SchemaError, schema_of_ddl
 from midstream.interface.jobs.job_file import JobFile, Mistake, QuerySection, StreamSection
+from midstream.interface.jobs.sinks import SinkSection
 from midstream.language import parse
 from midstream.language.text import read
 from midstream.optimizer.plans import plan_query
@@ -213,8 +214,8 @@ class _Check:
         """A query: its name and text, then its plan, period of emission and sink."""
         place = f"queries.{query.name}"
         self.note(place, lambda: check_name("query", query.name))
-        if query.folder is not None:
-            self.note(f"{place}.folder", lambda: self._require_sink(query))
+        if (sink := query.sink) is not None:
+            self.note(sink.place, lambda: self._require_sink(query.name, sink))
         relation = self._relation(query, place) if query.cql else None
         every = query.emit_every
         if relation is None:
@@ -244,10 +245,13 @@ class _Check:
         unknown = {stream.name.lower() for stream in self.job.streams if stream.name not in self.known}
         return error.message.removeprefix("unknown stream ").lower() in unknown
 
-    def _require_sink(self, query: QuerySection) -> None:
-        folder = str(query.folder)
-        self.places.add(Place("sink", folder, query.name))
-        _require_writable(folder, "the folder")
+    def _require_sink(self, query: str, sink: SinkSection) -> None:
+        """Refuses a sink whose variables are not set, or whose places cannot be written or are somebody else's."""
+        sink.made(query)
+        for kind, path in sink.places():
+            if kind == "folder":
+                self.places.add(Place("sink", path, query))
+            _require_writable(path if kind == "folder" else str(Path(path).parent), f"the {kind}")
 
 
 def _interval(text: str) -> None:

@@ -19,6 +19,7 @@ from midstream.errors import JobError, MidstreamError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
 from midstream.interface.jobs.own_functions import function_of
+from midstream.interface.jobs.sinks import SinkSection, sink_in
 from midstream.job.queries.faults import OnError
 from midstream.job.slots.group_bits import chosen_bits
 from midstream.job.slots.sites import Sites, home_of, sites_of
@@ -72,8 +73,7 @@ class QuerySection:
     cql: str
     plan: str | None = None
     emit_every: str | int | None = None
-    sink: str = "table"
-    folder: str | None = None
+    sink: SinkSection | None = None
     adaptive: Policy = OFF
     on_error: OnError | None = None
 
@@ -289,19 +289,21 @@ def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamSecti
 
 def _query(name: str, top: _Section, folder: Path, usual: Policy) -> QuerySection:
     entry = top.section(QUERY_KEYS, "queries", name)
-    sink, path = entry.choice("sink", "table"), entry.optional("folder")
-    if (sink == "folder") != (path is not None) and "sink" not in entry.wrong:
-        entry.refuse("folder", JobError(f"{entry.at('folder')} belongs to the sink 'folder', and only to it"))
     return QuerySection(
         name,
         entry.text("cql"),
         entry.optional("plan"),
         entry.optional("emit_every"),
-        sink,
-        None if path is None else _located(path, folder),
+        _sink(entry, folder),
         _policy(entry, usual),
         cast(OnError, entry.choice("on_error", "")) or None,
     )
+
+
+def _sink(entry: _Section, folder: Path) -> SinkSection | None:
+    with entry.noting("sink"):
+        return sink_in(entry.optional("sink"), entry.at("sink"), folder)
+    return None
 
 
 class _Section:

@@ -13,8 +13,6 @@ from midstream.adaptation.policy import MODES, Policy
 from midstream.algebra.declarations import Timestamps
 from midstream.job.queries.faults import OnError
 
-SINKS = ("table", "console", "folder")
-
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -80,8 +78,9 @@ QUERY_KEYS: Mapping[str, Key] = {
     "cql": Key(TEXT, "The query.", needed=True),
     "plan": Key(TEXT, 'The join tree to start with, "((A B) C)"; the optimizer\'s by default.'),
     "emit_every": Key(DURATION, "How often non-monotone results are released, in event time."),
-    "sink": Key(TEXT, "Where results go besides the results table.", SINKS),
-    "folder": Key(TEXT, "The folder of the sink 'folder', relative to the job file."),
+    "sink": Key(
+        (str, dict), "Where results go besides the results table: a kind of sink, or a table of kind and options."
+    ),
     "adaptivity": _ADAPTIVITY,
     "on_error": Key(TEXT, "What a value does that makes the query fail; stop_query by default.", get_args(OnError)),
 }

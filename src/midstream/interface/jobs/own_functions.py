@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.algebra.declarations import AggregateFunction, ScalarFunction, SqlFunction, UserFunction
+from midstream.connectors.function import imported
 from midstream.errors import JobError
 from midstream.language.literals import type_named
 
@@ -25,7 +24,11 @@ def function_of(name: str, entry: Mapping[str, Any], folder: Path) -> UserFuncti
         )
     if sql is not None:
         return SqlFunction(name, tuple(entry.get("parameters") or ()), sql)
-    found, returns, version = _imported(name, str(python), folder), entry.get("returns"), entry.get("version")
+    found, returns, version = (
+        imported(str(python), folder, f"functions.{name}.python"),
+        entry.get("returns"),
+        entry.get("version"),
+    )
     if isinstance(found, ScalarFunction | AggregateFunction):
         return type(found)(name, *vars_of(found), version or found.version)
     if not callable(found):
@@ -40,17 +43,3 @@ def vars_of(function: ScalarFunction | AggregateFunction) -> tuple[Any, pa.DataT
     """What a function does, and the type of its values."""
     does = function.function if isinstance(function, ScalarFunction) else function.make
     return does, function.returns
-
-
-def _imported(name: str, path: str, folder: Path) -> Any:
-    module, _, attribute = path.partition(":")
-    if not module or not attribute:
-        raise JobError(
-            f"functions.{name}.python cannot be {path!r}", hint='write "package.module:function", with a colon'
-        )
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise JobError(f"functions.{name}.python cannot be imported", detail=str(error)) from error

@@ -6,7 +6,8 @@ is given everything once it is back, and nothing else has to be remembered. The 
 dropped never reach a sink of another one. What can no longer be delivered is said by name.
 
 A plain sink is called with results and the number of a batch. One with a method `deliver` is told instead whose results
-they are, from which instant to which, and their digest.
+they are, from which instant to which, and their digest. One with a method `last` is asked what it has had, and given
+the rest (`connectors.sink`).
 """
 
 from __future__ import annotations
@@ -26,33 +27,15 @@ from midstream.checkpoint.identities import name_of_identity
 from midstream.checkpoint.ledger import Delivered, Ledger
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.retention import kept_from
-from midstream.checkpoint.stored_results import stored_results
-from midstream.job.outputs.digest import digest_of
+from midstream.checkpoint.stored_results import newest_instant, stored_results
+from midstream.connectors.digest import digest_of
+from midstream.connectors.sink import Delivery, arrow, deliver
+from midstream.connectors.sink import Sink as ConnectedSink
 
 log = logging.getLogger(__name__)
 
 Released = Callable[[Manifest, str, int], tuple[Any, pa.Schema]]
 """Reads the results of a query that a manifest has released since an instant; gives them with their columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """Whose results they are: those of a query that start from `since` to before `until`, in ticks.
-
-    `identity` tells the query from others of its name, `checkpoint` the checkpoint from others. Checkpoints of one
-    `history` were restored from copies of each other: what one of them has delivered is not due again from the next.
-    The `digest` is of the results as a multiset; results that are a DataFrame of Spark's have none yet.
-    """
-
-    query: str
-    identity: str
-    checkpoint: str
-    history: str
-    batch_id: int
-    since: int
-    until: int
-    schema: pa.Schema
-    digest: str | None = None
 
 
 class Delivering(Protocol):
@@ -62,7 +45,7 @@ class Delivering(Protocol):
         """Takes results; what it has had already it may be given again after a crash."""
 
 
-Sink = Callable[[Any, int], None] | Delivering
+Sink = Callable[[Any, int], None] | Delivering | ConnectedSink
 
 
 @dataclass(slots=True)
@@ -133,7 +116,8 @@ class Deliveries:
                     record = Delivered(query, name, identity, BEGINNING, BEGINNING)
                 for until, batch_id in _portions(record, known):
                     since = _kept(record, known, until)
-                    record = _give(sink, record, ledger, read(query, since, until), (since, until, batch_id))
+                    newest = newest_instant(known, until)
+                    record = _give(sink, record, ledger, read(query, since, until), (since, until, batch_id, newest))
                     ledger.put(record)
         finally:
             may_write()
@@ -206,6 +190,8 @@ class Deliveries:
                 "apart, also into folders that they share",
                 *(ledger.files.uri, place),
             )
+            for record in list(ledger.sinks.values()):  # what sinks have had is of the other history
+                ledger.put(replace(record, filled_until=None))
             return
         log.warning(
             "the checkpoint %s was restored from a copy, or moved: results that folders have had since the copy was "
@@ -213,7 +199,7 @@ class Deliveries:
             ledger.files.uri,
         )
         for query, name, sink in self._declared():
-            if not hasattr(sink, "deliver"):
+            if not is_told(sink):
                 log.warning(
                     "sink %s of query %s is a plain function: it is given results again that it had since the copy was "
                     "made, and numbers of batches that stood for other results; use a sink with a method deliver",
@@ -234,20 +220,28 @@ def _portions(record: Delivered, manifest: Manifest) -> list[tuple[int, int]]:
 
 
 def _give(
-    sink: Any, record: Delivered, ledger: Ledger, known: tuple[Any, pa.Schema], span: tuple[int, int, int]
+    sink: Any, record: Delivered, ledger: Ledger, known: tuple[Any, pa.Schema], span: tuple[int, int, int, int]
 ) -> Delivered:
     """Gives a sink results that it is due; gives what it has had then."""
-    (results, schema), (since, until, batch_id), digest = known, span, None
-    if hasattr(sink, "deliver"):
+    (results, schema), (since, until, batch_id, newest), digest = known, span, None
+    if is_told(sink):
+        results = arrow(results) if hasattr(sink, "last") and not hasattr(sink, "deliver") else results
         digest = digest_of(results) if isinstance(results, pa.Table) else None
         origin = ledger.origin
         whose = (record.query, record.identity, origin.identity, origin.history)
-        sink.deliver(results, Delivery(*whose, batch_id, since, until, schema, digest))
+        delivery = Delivery(*whose, batch_id, since, until, schema, digest, record.filled_until, newest)
+        sink.deliver(results, delivery) if hasattr(sink, "deliver") else deliver(sink, results, delivery)
     else:
         sink(results, batch_id)
     columns = ", ".join(f"{column.name} {column.type}" for column in schema)
-    done = replace(record, until=until, schema=columns, batch_id=batch_id, digest=digest)
+    filled = until if isinstance(results, pa.Table) and results.num_rows else record.filled_until
+    done = replace(record, until=until, schema=columns, batch_id=batch_id, digest=digest, filled_until=filled)
     return replace(done, offered_until=None, offered_batch=None)
+
+
+def is_told(sink: Any) -> bool:
+    """Whether a sink is told whose results it is given, so that it can know what it has had."""
+    return hasattr(sink, "deliver") or hasattr(sink, "last")
 
 
 def _kept(record: Delivered, manifest: Manifest, until: int) -> int:

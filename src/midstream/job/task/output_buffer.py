@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.parquet import parquet_bytes
 from midstream.job.task.result_table import result_table
-from midstream.job.task.spill import ParquetSpool, Spill, parquet_bytes
+from midstream.job.task.spill import ParquetSpool, Spill
 from midstream.operators.elements import Elements, concatenate, rows_without_columns
 from midstream.optimizer.plans import Plan
 

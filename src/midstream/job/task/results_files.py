@@ -18,10 +18,10 @@ from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import RESULTS, SHARED_RESULTS, name_for, query_of
 from midstream.checkpoint.outputs import checksum_of
+from midstream.checkpoint.parquet import written_as
 from midstream.checkpoint.result_files import QUERY
 from midstream.job.task.output_buffer import ResultsBuffer
 from midstream.job.task.result_table import result_table
-from midstream.job.task.spill import written_as
 from midstream.operators.elements import Elements, concatenate
 from midstream.optimizer.plans import Plan
 

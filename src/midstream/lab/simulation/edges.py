@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.cluster.folder_sink import Folder
 from midstream.cluster.simulated.cluster import FileSource
-from midstream.cluster.sinks import Delivery
+from midstream.cluster.sinks import Delivery, Folder
 from midstream.connectors.files.listing import is_unfinished
 from midstream.lab.simulation.workload import SCHEMA
 

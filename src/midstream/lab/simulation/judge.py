@@ -17,7 +17,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import running_as
 from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.folder_sink import Folder
+from midstream.cluster.sinks import Folder
 from midstream.job.outputs.results import results_of_query
 from midstream.job.queries.sharing_plan import ALWAYS
 from midstream.lab.simulation.edges import held_by_identity

@@ -11,23 +11,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import AlreadyThere
-from midstream.checkpoint.stored_results import start_of
+from midstream.checkpoint.parquet import parquet_bytes
+from midstream.connectors.digest import digest_of
+from midstream.connectors.forms import between
+from midstream.connectors.registry import Option
+from midstream.connectors.sink import Delivery, arrow
 from midstream.errors import JobError
-from midstream.job.outputs.delivery import Delivery
-from midstream.job.outputs.digest import digest_of
-from midstream.job.task.spill import parquet_bytes
-from midstream.operators.vectors import numbers_of
 
 _NAME = re.compile(
     r"\d{12,}-.*-(?P<key>[0-9a-f]{16})-(?P<since>[0-9a-f]{16})-(?P<until>[0-9a-f]{16})-[0-9a-f-]+\.parquet"
@@ -52,8 +51,10 @@ class Held:
 class Folder:
     """Writes one Parquet file per batch into a folder, which Spark can read as a stream."""
 
-    def __init__(self, uri: str) -> None:
-        self.files = files_at(uri, private=False)
+    options: ClassVar[Mapping[str, Option]] = {"path": Option(str, "The folder.", needed=True, place="folder")}
+
+    def __init__(self, path: str) -> None:
+        self.files = files_at(path, private=False)
         self._had: dict[str, list[Span]] = {}
         """The instants whose results of queries the folder has, by their keys, in order, once it was looked at."""
 
@@ -74,16 +75,16 @@ class Folder:
 
     def deliver(self, results: Any, delivery: Delivery) -> None:
         """Takes results; those that the folder has had are compared with it."""
-        table, key = _arrow(results), _key(delivery)
+        table, key = arrow(results), _key(delivery)
         had = [span for span in self._spans(key) if span[0] < delivery.until and span[1] > delivery.since]
         if had:
             self._require_same(table, delivery, had)
         for since, until in _gaps(delivery.since, delivery.until, had):
-            self._write(_between(table, since, until) if had else table, delivery, since, until)
+            self._write(between(table, since, until) if had else table, delivery, since, until)
 
     def __call__(self, results: Any, batch_id: int) -> None:
         """Takes results of which nothing else is known: equal results of a batch are taken once."""
-        table = _arrow(results)
+        table = arrow(results)
         if table.num_rows:
             self._put(f"{batch_id:012d}-{digest_of(table)}.parquet", table)
 
@@ -119,14 +120,14 @@ class Folder:
     def _require_same(self, table: pa.Table, delivery: Delivery, had: list[Span]) -> None:
         """Refuses results other than those that the folder has for the same instants."""
         since, until = max(had[0][0], delivery.since), min(had[-1][1], delivery.until)
-        given = pa.concat_tables([_between(table, max(a, since), min(b, until)) for a, b in had])
+        given = pa.concat_tables([between(table, max(a, since), min(b, until)) for a, b in had])
         held = [file for file in self._held(_key(delivery)) if file.until > since]
         tables = [
             pq.read_table(pa.BufferReader(self.files.read(file.path)), partitioning=None)
             for file in held
             if file.since < until
         ]
-        there = pa.concat_tables([_between(table, since, until).cast(given.schema) for table in tables] or [given[:0]])
+        there = pa.concat_tables([between(table, since, until).cast(given.schema) for table in tables] or [given[:0]])
         if digest_of(there) != digest_of(given):
             again = sorted({min(file.path for file in held), max(file.path for file in held)}) if held else ["none"]
             raise JobError(
@@ -185,14 +186,3 @@ def _gaps(since: int, until: int, had: list[Span]) -> list[Span]:
 
 def _short(query: str) -> str:
     return query.encode()[:_LONGEST].decode(errors="ignore")
-
-
-def _between(table: pa.Table, since: int, until: int) -> pa.Table:
-    """The results that start between two instants."""
-    column = table.column(max(table.schema.get_all_field_indices(start_of(table.schema))))
-    starts = np.concatenate([numbers_of(chunk) for chunk in column.chunks]) if table.num_rows else np.empty(0, np.int64)
-    return table.filter(pa.array((starts >= since) & (starts < until)))
-
-
-def _arrow(results: Any) -> pa.Table:
-    return results if isinstance(results, pa.Table) else results.toArrow()

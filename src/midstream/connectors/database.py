@@ -1,0 +1,190 @@
+"""Tables of databases as sinks: results, and the record of what the table has had, change in one transaction.
+
+The record is the table `midstream_deliveries` of the same database: for each target, history and query, the instant
+before which the target has had all results. A transaction raises it only if it is not beyond the start of what is
+written, so of two that write the same, one is refused.
+
+The current relation is kept as the rows that are valid at the last instant for which all results are known: rows that
+have ended are removed, new ones added, or, with a key, put in the place of the old ones. It belongs to one query.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from midstream.connectors.forms import TO, Form, instant_of, require_distinct_names
+from midstream.connectors.sink import Delivery, raced
+from midstream.errors import JobError
+
+RECORD = "midstream_deliveries"
+WHOSE = "target = {0} AND history = {0} AND query = {0} AND identity = {0}"
+OTHERS = "target = {0} AND NOT (history = {0} AND query = {0})"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it; parts of a qualified one stand for themselves.
+
+    >>> quoted("sales.paid")
+    '"sales"."paid"'
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+class Database(ABC):
+    """A table of a database. What differs between databases are their connections, types, and how rows go in."""
+
+    kind: ClassVar[str]
+    mark: ClassVar[str] = "?"
+    """What stands for a value in a statement."""
+
+    def __init__(self, table: str, form: Form = "rows", key: Sequence[str] = ()) -> None:
+        if key and form != "current":
+            raise JobError(f"a key belongs to the form 'current', and the table {table} has {form!r}")
+        self.table, self.form, self.key = table, form, list(key)
+        self._opened: pa.Schema | None = None
+        self._had: dict[tuple[str, ...], int] = {}
+        """What the table has had, once it was asked: what others write later, a transaction notices."""
+
+    @property
+    def name(self) -> str:
+        """What the record of deliveries calls the sink."""
+        return f"{self.kind} table {self.table}"
+
+    @abstractmethod
+    def transaction(self) -> Any:
+        """A context whose value runs statements by `execute`; it commits at its end, and undoes all on an error."""
+
+    @abstractmethod
+    def types(self, run: Any, schema: pa.Schema) -> list[str]:
+        """The types of columns for values of Arrow types."""
+
+    @abstractmethod
+    def insert(self, run: Any, table: pa.Table, into: str, instead: str) -> None:
+        """Adds rows to a table; `instead` is what follows an INSERT to replace rows by their key, or empty."""
+
+    def value(self, scalar: pa.Scalar) -> Any:
+        """A value as a statement is given it."""
+        return scalar.as_py()
+
+    def open(self, schema: pa.Schema) -> None:
+        """Makes the table and the record where they are missing; refuses a table that lacks a column."""
+        if schema == self._opened:
+            return
+        require_distinct_names(schema, f"{self.kind} table {self.table}")
+        unknown = [name for name in self.key if name not in schema.names]
+        if unknown:
+            raise JobError(
+                f"the key of {self.name} names {unknown[0]}, which is no column of the results",
+                detail=f"they have {', '.join(schema.names)}",
+            )
+        with self.transaction() as run:
+            run.execute(
+                f"CREATE TABLE IF NOT EXISTS {RECORD} (target TEXT NOT NULL, history TEXT NOT NULL, "
+                "query TEXT NOT NULL, identity TEXT NOT NULL, until BIGINT NOT NULL, batch BIGINT NOT NULL, "
+                "digest TEXT, PRIMARY KEY (target, history, query, identity))"
+            )
+            typed = zip(schema.names, self.types(run, schema), strict=True)
+            columns = [f"{quoted(name)} {kind}" for name, kind in typed]
+            keys = [f"PRIMARY KEY ({_names(self.key)})"] if self.key else []
+            run.execute(f"CREATE TABLE IF NOT EXISTS {quoted(self.table)} ({', '.join(columns + keys)})")
+            there = [one[0] for one in run.execute(f"SELECT * FROM {quoted(self.table)} LIMIT 0").description]
+        missing = [name for name in schema.names if name not in there]
+        if missing:
+            raise JobError(
+                f"{self.name} has no column {missing[0]}",
+                detail=f"the results have {', '.join(schema.names)}, the table {', '.join(there)}",
+                hint="add the column, or write to another table",
+            )
+        self._opened = schema
+
+    def last(self, delivery: Delivery) -> int | None:
+        """Before which instant the table has had the query's results; None if it has none."""
+        if (known := self._had.get(tuple(self._whose(delivery)))) is not None:
+            return known
+        with self.transaction() as run:
+            found = run.execute(
+                self._said(f"SELECT until FROM {RECORD} WHERE {WHOSE}"), self._whose(delivery)
+            ).fetchone()
+        return None if found is None else int(found[0])
+
+    def write(self, delivery: Delivery, table: pa.Table) -> None:
+        """Adds rows and raises the record, in one transaction."""
+        self._had.clear()
+        with self.transaction() as run:
+            if self.form == "current":
+                self._take_over(run, delivery)
+            self._raise(run, delivery)
+            instead = self._instead(table) if self.key else ""
+            if table.num_rows:
+                self.insert(run, table, quoted(self.table), instead)
+            if self.form == "current":
+                now = self.value(instant_of(table.schema.field(TO).type, delivery.now))
+                run.execute(self._said(f"DELETE FROM {quoted(self.table)} WHERE {quoted(TO)} <= {{0}}"), [now])
+        self._had[tuple(self._whose(delivery))] = delivery.until
+
+    def _raise(self, run: Any, delivery: Delivery) -> None:
+        """Raises the record to the end of a delivery; refuses if it is beyond its start."""
+        marks = ", ".join("{0}" for _ in range(7))
+        text = (
+            f"INSERT INTO {RECORD} (target, history, query, identity, until, batch, digest) VALUES ({marks}) "
+            "ON CONFLICT (target, history, query, identity) DO UPDATE SET until = excluded.until, "
+            f"batch = excluded.batch, digest = excluded.digest WHERE {RECORD}.until <= {{0}} RETURNING until"
+        )
+        values = [*self._whose(delivery), delivery.until, delivery.batch_id, delivery.digest, delivery.since]
+        if run.execute(self._said(text), values).fetchone() is None:
+            raise raced(self, delivery)
+
+    def _take_over(self, run: Any, delivery: Delivery) -> None:
+        """Empties the table if it has the relation of a query that this one has replaced; refuses any other's."""
+        whose = self._whose(delivery)
+        found = run.execute(self._said(f"SELECT query FROM {RECORD} WHERE {OTHERS}"), whose[:3]).fetchone()
+        if found is not None:
+            raise JobError(
+                f"{self.name} has the current relation of query {found[0]}, of this job or another",
+                hint="give each query a table of its own",
+            )
+        replaced = "target = {0} AND identity <> {0}"
+        if run.execute(self._said(f"SELECT 1 FROM {RECORD} WHERE {replaced}"), [whose[0], whose[3]]).fetchone():
+            run.execute(f"DELETE FROM {quoted(self.table)}")
+            run.execute(self._said(f"DELETE FROM {RECORD} WHERE {replaced}"), [whose[0], whose[3]])
+
+    def _instead(self, table: pa.Table) -> str:
+        """What follows an INSERT to replace rows by their key; refuses rows that have one in common."""
+        counts = table.group_by(self.key).aggregate([([], "count_all")])
+        if counts.num_rows < table.num_rows:
+            twice = next(row for row in counts.to_pylist() if row["count_all"] > 1)
+            shown = ", ".join(f"{name} = {twice[name]!r}" for name in self.key)
+            raise JobError(
+                f"{self.name} cannot have two rows of the key {shown}",
+                detail="both are valid at the same instant",
+                hint="name in key all columns that tell rows apart, such as those of GROUP BY",
+            )
+        rest = [quoted(name) for name in table.column_names if name not in self.key]
+        return f"ON CONFLICT ({_names(self.key)}) DO UPDATE SET " + ", ".join(f"{n} = excluded.{n}" for n in rest)
+
+    def _whose(self, delivery: Delivery) -> list[str]:
+        return [self.table, delivery.history, delivery.query, delivery.identity]
+
+    def _said(self, statement: str) -> str:
+        return statement.replace("{0}", self.mark)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+@contextmanager
+def committed(connection: Any, begin: str = "BEGIN") -> Iterator[Any]:
+    """A transaction of a connection that runs statements itself."""
+    connection.execute(begin)
+    try:
+        yield connection
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

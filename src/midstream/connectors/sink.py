@@ -1,0 +1,123 @@
+"""What a sink is: a place outside the job that has each result of a query once.
+
+Results of a query leave in the order of their starts, so what a target has had of them is one instant: it has all that
+start before. A target keeps that instant together with the results, and changes both at once. Then a delivery that was
+interrupted is either there as a whole or not at all, and whoever asks the target first, and writes only what starts
+later, doubles nothing and leaves nothing out. `deliver` is this law; a sink brings what is peculiar to its target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from midstream.algebra.time import INFINITY
+from midstream.connectors.digest import digest_of
+from midstream.connectors.environment import hidden
+from midstream.connectors.forms import Form, between, in_form
+from midstream.errors import JobError, MidstreamError
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Whose results they are: those of a query that start from `since` to before `until`, in ticks.
+
+    `identity` tells the query from others of its name, `checkpoint` the checkpoint from others. Checkpoints of one
+    `history` were restored from copies of each other: what one of them has delivered is not due again from the next.
+    The `digest` is of the results as a multiset; results that are a DataFrame of Spark's have none yet. By the
+    checkpoint's record the sink has had results that start before `had`, or none. `newest` is the last instant of the
+    query's streams, once these have ended.
+    """
+
+    query: str
+    identity: str
+    checkpoint: str
+    history: str
+    batch_id: int
+    since: int
+    until: int
+    schema: pa.Schema
+    digest: str | None = None
+    had: int | None = None
+    newest: int | None = None
+
+    @property
+    def now(self) -> int:
+        """The last instant for which all results are known: what is valid then is the current relation."""
+        return self.newest if self.until == INFINITY and self.newest is not None else self.until - 1
+
+
+class Sink(Protocol):
+    """A target that knows what it has had.
+
+    Its `name` is shown and stored: no secret may stand there. `form` says which rows it is given:
+
+    - `rows`: results as they are, with `valid_from` and `valid_to`, or `ts`;
+    - `changelog`: two events for each result, its insertion and its deletion (none if it never ends);
+    - `current`: of the new results, those that are valid at `delivery.now`; rows that are no longer are to be removed.
+    """
+
+    form: Form
+
+    @property
+    def name(self) -> str:
+        """What the record of deliveries calls it."""
+
+    def open(self, schema: pa.Schema) -> None:
+        """Prepares the target for rows of these columns; refuses a target that has others."""
+
+    def last(self, delivery: Delivery) -> int | None:
+        """Asks the target: before which instant it has had the query's results of this history; None if it has none."""
+
+    def write(self, delivery: Delivery, table: pa.Table) -> None:
+        """Adds rows, and remembers `delivery.until`, both at once; refuses if `last` is beyond `since` by now."""
+
+
+def deliver(sink: Sink, table: pa.Table, delivery: Delivery) -> None:
+    """Gives a sink what it has not had of a delivery. It may be repeated as often as one likes."""
+    if not table.num_rows and sink.form != "current":
+        return  # nothing to remember: what starts before `until` is what starts before `since`
+    try:
+        _deliver(sink, table, delivery)
+    except MidstreamError:
+        raise
+    except Exception as error:
+        # Without its cause: messages and local variables of clients can hold passwords.
+        raise JobError(
+            f"sink {sink.name} does not take results of query {delivery.query}",
+            detail=hidden(f"{type(error).__name__}: {error}".strip()),
+        ) from None
+
+
+def _deliver(sink: Sink, table: pa.Table, delivery: Delivery) -> None:
+    sink.open(in_form(table[:0], sink.form, delivery.query, delivery.now).schema)
+    had = sink.last(delivery)
+    if delivery.had is not None and (had is None or had < delivery.had):
+        raise JobError(
+            f"sink {sink.name} has lost results of query {delivery.query} that it had",
+            detail=f"it was given those that start before tick {delivery.had}, and now "
+            + ("knows of none" if had is None else f"has those that start before {had}")
+            + ": it was emptied, made anew, or restored from an older copy",
+            hint="restore it; or write to another place, which is given what is released from then on",
+        )
+    if had is not None and had > delivery.since:
+        table = between(table, had, delivery.until)
+        delivery = replace(delivery, since=min(had, delivery.until), digest=digest_of(table))
+    if delivery.since < delivery.until:
+        sink.write(delivery, in_form(table, sink.form, delivery.query, delivery.now))
+
+
+def raced(sink: Sink, delivery: Delivery) -> JobError:
+    """The error of a sink that somebody else has given the results of a delivery, or later ones, since it was asked."""
+    return JobError(
+        f"sink {sink.name} was given results of query {delivery.query} by somebody else at the same time",
+        detail="another process runs the same job, or a copy of it",
+        hint="stop one of the two; what the sink has had is not doubled",
+    )
+
+
+def arrow(results: Any) -> pa.Table:
+    """Results as a table, also if they are a DataFrame of Spark's."""
+    return results if isinstance(results, pa.Table) else results.toArrow()

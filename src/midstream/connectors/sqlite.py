@@ -1,0 +1,73 @@
+"""A table of a SQLite file. Times and decimals are text that sorts as they do; values that have parts are JSON."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from midstream.connectors.database import Database, committed, quoted
+from midstream.connectors.forms import Form
+from midstream.connectors.registry import TABLE, Option, form_option
+from midstream.inputs.json_values import json_texts
+
+PATIENCE = 30.0
+"""For how many seconds a transaction waits for one of somebody else's."""
+
+
+class Sqlite(Database):
+    """A table of a SQLite file, which is made if it is not there."""
+
+    kind = "sqlite"
+    options: ClassVar[Mapping[str, Option]] = {
+        "path": Option(str, "The file.", needed=True, place="file"),
+        **TABLE,
+        "form": form_option("rows", "changelog", "current"),
+    }
+
+    def __init__(self, path: str, table: str, form: Form = "rows", key: Sequence[str] = ()) -> None:
+        super().__init__(table, form, key)
+        self.path = path
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction that is on the disk when it ends."""
+        with closing(sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            with committed(connection, "BEGIN IMMEDIATE"):
+                yield connection
+
+    def types(self, run: Any, schema: pa.Schema) -> list[str]:
+        return [_type(field.type) for field in schema]
+
+    def insert(self, run: Any, table: pa.Table, into: str, instead: str) -> None:
+        names = ", ".join(map(quoted, table.column_names))
+        marks = ", ".join("?" for _ in table.column_names)
+        rows = zip(*(_values(column) for column in table.columns), strict=True)
+        run.executemany(f"INSERT INTO {into} ({names}) VALUES ({marks}) {instead}", rows)
+
+    def value(self, scalar: pa.Scalar) -> Any:
+        return _values(pa.chunked_array([pa.array([scalar.as_py()], scalar.type)]))[0]
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return "INTEGER"
+    if pa.types.is_floating(kind):
+        return "REAL"
+    return "BLOB" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "TEXT"
+
+
+def _values(column: pa.ChunkedArray) -> Any:
+    """Values as SQLite can keep them."""
+    kind = column.type
+    if pa.types.is_nested(kind):
+        texts = json_texts(pa.RecordBatch.from_arrays([column.combine_chunks()], names=["value"]))
+        within = (text.partition(": ")[2].removesuffix("}") for text in texts)
+        return [text if valid else None for text, valid in zip(within, column.is_valid().to_pylist(), strict=True)]
+    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+        return column.cast(pa.string()).to_pylist()
+    return column.to_pylist()
