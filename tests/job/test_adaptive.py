@@ -26,7 +26,7 @@ from midstream.interface.demo.check import compare
 from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.job.adaptivity import ATTENTION
 from midstream.job.commands.accounts import decisions_of, history_of, statistics_of
-from midstream.job.migrations.wishes import wishes
+from midstream.job.migrations.migrating import wishes
 from midstream.job.task.samples import SampleRequest, Samples, add_samples, sampled
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 

@@ -19,7 +19,7 @@ from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.interface.answers import links_text
 from midstream.interface.asking import asked
 from midstream.interface.cli.app import app
-from midstream.job.commands.first_plan import first_plan
+from midstream.job.commands.adding import first_plan
 
 SITES = {"eu": [0, 1], "us": [2]}
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])

@@ -10,9 +10,11 @@ again. Taking an original for a copy therefore changes nothing but its identity.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.process import this_process
 
 MARK = "deliveries/mark"
@@ -52,3 +54,22 @@ class Origin:
 def _marked(files: Files) -> str | None:
     files.write_atomic(MARK, this_process().token(6).encode(), point="deliveries")
     return files.fingerprint(MARK)
+
+
+def identified(manifest: Manifest, before: Manifest | None) -> Manifest:
+    """A batch's manifest in which every query has an identity: that which it had, or a new one."""
+    accounts = dict(manifest.accounts)
+    for name, entry in manifest.queries.items():
+        known = None if before is None else before.account(name).identity
+        accounts[name] = replace(manifest.account(name), identity=known or _new(entry, manifest.batch_id))
+    return replace(manifest, accounts=accounts)
+
+
+def name_of_identity(manifest: Manifest, identity: str) -> str | None:
+    """The name under which a manifest has the query of an identity."""
+    return next((name for name, account in manifest.accounts.items() if account.identity == identity), None)
+
+
+def _new(entry: QueryEntry, batch_id: int) -> str:
+    content = f"{entry.cql}\0{entry.emit_every}\0{batch_id}"
+    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()

@@ -13,8 +13,7 @@ from midstream.checkpoint.names import is_rehearsal
 from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.batch import TICKS
-from midstream.job.commands.adding import Adding
-from midstream.job.commands.first_plan import first_plan
+from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import MigrationWithdrawn, QueryAdded
 from midstream.job.job import Job

@@ -9,7 +9,7 @@ then gives it, once its own states are filled. So fragments are filled producers
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from midstream.algebra import physical as p
 from midstream.algebra.time import BEGINNING
 from midstream.distribution.fragments import Fragment, Key, Received, Staged
 from midstream.distribution.placement import Placed, Placements
+from midstream.errors import InternalError
 from midstream.migration.contents import Contents, Held, KeptLeaf, Known, held_states, leaf_name, shareable
 from midstream.migration.protocol import Functions
 from midstream.migration.state_move import StateMove
@@ -289,3 +290,40 @@ class Gathered:
         sent = self.leaves.get(leaf_name(node))
         columns = {name: name for name in node.schema.names}
         return None if sent is None else KeptLeaf(known_elements(sent, node.schema), columns)
+
+
+def plan_replay(
+    old: Staged, old_plan: p.PhysicalNode, new: Staged, functions: Functions
+) -> Mapping[int, tuple[Shipment, ...]]:
+    """What each fragment of the new plan is given of the streams that it reads."""
+    contents = Contents(Box(old_plan, functions))
+    origins = dict(origins_of(old, functions))
+    return {f.number: tuple(_of_leaves(f, contents, origins, new)) for f in new.fragments}
+
+
+def _of_leaves(
+    fragment: Fragment, contents: Contents, origins: Mapping[StateName, Origin], new: Staged
+) -> list[Shipment]:
+    found: dict[str, Shipment] = {}
+    for source in fragment.sources:
+        kept = contents.leaf(source)
+        if kept is None:
+            raise InternalError(f"the window of {source.stream.alias} is not kept")
+        held = kept.known.held
+        found[source.stream.alias] = Shipment(
+            fragment.number,
+            "leaf",
+            source.stream.alias,
+            (),
+            source.schema,
+            tuple(kept.columns[name] for name in source.schema.names),
+            _placed(fragment, source, new),
+            None if held is None else origins[held.state.id, held.state.key],
+        )
+    return list(found.values())
+
+
+def _placed(fragment: Fragment, source: p.Source, new: Staged) -> Placed:
+    """Where a source's rows arrive; a fragment that does not have the key by which they do needs them nowhere."""
+    placed = Placements(fragment, new.routes)(source)
+    return replace(placed, keys=frozenset(key for key in placed.keys if set(key) <= set(source.schema.names)))

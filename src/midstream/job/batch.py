@@ -16,7 +16,6 @@ from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.lanes import Dealing, RunningLane
-from midstream.job.ports import Ports
 from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
@@ -266,3 +265,33 @@ def entry_of(query: RunningQuery) -> QueryEntry:
     time = "integer" if query.plan.query.domain.is_integer else "timestamp"
     functions = ",".join(sorted(query.functions))
     return QueryEntry(query.cql, query.plan.text, query.emit_every, functions, time=time)
+
+
+Place = tuple[str, int]
+"""A fragment of a plan at work: the plan's name in this batch, and the fragment's number."""
+
+
+@dataclass(slots=True)
+class Ports:
+    """The port of each fragment that is read by another, and those for which another's fragment sends."""
+
+    numbers: dict[Place, int] = field(default_factory=dict)
+    silent: set[Place] = field(default_factory=set)
+
+    @staticmethod
+    def of(fragments: Sequence[tuple[str, Fragment]], sharing: SharingPlan) -> Ports:
+        """The ports of the plans at work; what was there before sends, so that a new query has nothing to add."""
+        ports, known, used = Ports(), dict[object, int](), set[object]()
+        by_plan = {name: sharing.exchanged(name) for name, _ in fragments}
+        for name, fragment in sorted(fragments, key=lambda pair: sharing.is_fresh(pair[0])):
+            if fragment.reader is None:
+                continue
+            place = (name, fragment.number)
+            key = by_plan[name].get(fragment.number, place)
+            if (name, key) in used:  # a plan that has the same twice reads it by two ports
+                key = place
+            used.add((name, key))
+            if key in known:
+                ports.silent.add(place)
+            ports.numbers[place] = known.setdefault(key, len(known))
+        return ports

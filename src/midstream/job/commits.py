@@ -10,12 +10,12 @@ from typing import Any
 from midstream.checkpoint.believed_time import BelievedTime
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.identities import identified
 from midstream.checkpoint.lease import LostLease
 from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
+from midstream.checkpoint.origin import identified
 from midstream.checkpoint.released_results import counted, released_in_part
 from midstream.checkpoint.retention import Retention, carried
 from midstream.checkpoint.source_batches import own_batches

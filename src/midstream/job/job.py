@@ -61,7 +61,7 @@ from midstream.job.events import (
 from midstream.job.finished import require_unfinished
 from midstream.job.flow import Notes, batch_flow
 from midstream.job.making import Circumstances
-from midstream.job.migrations.wishes import wishes
+from midstream.job.migrations.migrating import wishes
 from midstream.job.needed import needed_columns
 from midstream.job.outputs.announcing import Announcements
 from midstream.job.outputs.delivery import Deliveries

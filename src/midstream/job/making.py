@@ -11,8 +11,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import reads_alone
 from midstream.job.actions import Flow
-from midstream.job.arriving.incoming import Incoming
-from midstream.job.arriving.reaching import Reaches
+from midstream.job.arriving.incoming import Incoming, Reaches
 from midstream.job.batch import Batch, Changes, RunOptions
 from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints

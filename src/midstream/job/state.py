@@ -23,13 +23,11 @@ from midstream.job.batch import Batch
 from midstream.job.lanes import by_own_plan, lane_numbers
 from midstream.job.migrations.verifying import Consequence, Verifications
 from midstream.job.plans.local_plans import follow
-from midstream.job.queries.arrivals import arrivals
-from midstream.job.queries.declared import require_same_job
+from midstream.job.queries.declared import arrivals, require_same_job
 from midstream.job.queries.faults import Faults
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads, class_named, evened, require_naming
 from midstream.job.slots.doubled_moves import cancelled_move, require_protocol, require_rest
-from midstream.job.slots.group_bits import chosen_bits, require_bits
 from midstream.job.slots.hot_decisions import hottest, spread_hot
 from midstream.job.slots.protocol_choice import cheapest_protocol
 from midstream.job.slots.relocation import (
@@ -43,7 +41,7 @@ from midstream.job.slots.relocation import (
 )
 from midstream.job.slots.sites import require_no_homes
 from midstream.job.slots.spreading import SpreadGroups
-from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
+from midstream.job.task.exchange import GROUP_BITS, bits_of, chosen_bits, default_routing, require_bits
 from midstream.migration.corrections import corrections
 from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan

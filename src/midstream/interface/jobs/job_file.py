@@ -21,8 +21,8 @@ from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, QUERY_KEYS, S
 from midstream.interface.jobs.own_functions import function_of
 from midstream.interface.jobs.sinks import SinkSection, sink_in
 from midstream.job.queries.faults import OnError
-from midstream.job.slots.group_bits import chosen_bits
 from midstream.job.slots.sites import Sites, home_of, sites_of
+from midstream.job.task.exchange import chosen_bits
 from midstream.job.task.memory import Memory, bytes_of
 from midstream.optimizer.sites.links import links_of
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.plan import Relation
+from midstream.algebra.plan import Relation, Stream
 from midstream.errors import MidstreamError
-from midstream.job.commands.first_plan import first_plan
 from midstream.job.job import Job
+from midstream.job.outputs.expected_moves import topology_now
 from midstream.job.queries.running_query import RunningQuery
 from midstream.optimizer.fixed_plan import fixed
 from midstream.optimizer.plans import Plan, plan_query
@@ -134,3 +134,18 @@ def _remembered(relation: Relation, text: str, every: int | None) -> Plan:
     # Earlier checkpoints name one place of several, or streams without a sign between them.
     earlier = (usual.text.partition("; ")[0], usual.text.replace("; ", " "))
     return usual if text in ("", usual.text, *earlier) else plan_query(relation, text, every)
+
+
+def first_plan(job: Job, relation: Relation, wanted: Plan | str | None = None, every: int | None = None) -> Plan:
+    """The plan that is wanted, or the best by guessed rates, the sites of streams and the links between them."""
+    topology = topology_now(job) if wanted is None and _at_sites(relation) else None
+    if topology is None:
+        return plan_query(relation, wanted, every)
+    return plan_query(relation, None, every, constants=job.watchers.constants, spread=True, topology=topology)
+
+
+def _at_sites(relation: Relation) -> bool:
+    """Whether some of the streams that a query reads live at sites."""
+    if isinstance(relation, Stream):
+        return relation.site is not None
+    return any(_at_sites(below) for below in relation.inputs)

@@ -33,7 +33,7 @@ from midstream.distribution.key_classes import ARRIVAL
 from midstream.distribution.move_legality import protocol_named
 from midstream.distribution.routing import Routing
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
-from midstream.job.commands.first_plan import first_plan
+from midstream.job.commands.adding import first_plan
 from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now

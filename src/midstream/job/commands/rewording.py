@@ -8,8 +8,7 @@ from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError
-from midstream.job.commands.adding import Adding
-from midstream.job.commands.first_plan import first_plan
+from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.events import QueryReplaced, QueryWithdrawn
 from midstream.job.job import Job
 from midstream.job.queries.replacing import (

@@ -10,8 +10,7 @@ from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.windows import Hop
 from midstream.distribution.alignment import differing_fragments
-from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves
-from midstream.distribution.group_order import sorted_by_group
+from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves, sorted_by_group
 from midstream.distribution.stages import cut
 from midstream.job.queries.migration_account import Account
 from midstream.job.task.shipping import Shipped

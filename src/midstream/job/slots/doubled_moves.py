@@ -43,8 +43,7 @@ from midstream.job.lanes import (
     with_lanes,
 )
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.both_at_once import holds_up
-from midstream.job.slots.moving_migrations import grouped_states, in_tasks
+from midstream.job.slots.both_at_once import grouped_states, holds_up, in_tasks
 from midstream.job.slots.relocation import Relocated, waits_for_migrations
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
 from midstream.job.task.lanes import LEAVING

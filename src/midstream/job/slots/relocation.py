@@ -18,9 +18,9 @@ from midstream.job.actions import Flow, MoveState
 from midstream.job.lanes import Filled, Stored, by_own_plan, lane_numbers, plan_lanes, with_lanes
 from midstream.job.queries.migration_account import Account
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.slots.both_at_once import in_tasks, moved_by_name
 from midstream.job.slots.local_moves import after_move, pair_moves, unified
 from midstream.job.slots.moving import Move, PlanMove
-from midstream.job.slots.moving_migrations import in_tasks, moved_by_name
 from midstream.job.slots.replays import Pace, Replay, after_replays, replays
 from midstream.job.slots.rerouting import Rerouting
 from midstream.job.task.exchange import GROUP_BITS, default_routing

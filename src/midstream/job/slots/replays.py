@@ -17,8 +17,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
 from midstream.distribution.balancing import MEMORY
-from midstream.distribution.moves import Shipment
-from midstream.distribution.replay import plan_replay
+from midstream.distribution.moves import Shipment, plan_replay
 from midstream.distribution.routing import Routing
 from midstream.job.lanes import Stored, by_target, lane_numbers, with_lanes
 from midstream.job.queries.running_query import RunningQuery

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.errors import JobError
 from midstream.job.task.layout import FROM, NOTE, NOTE_PORT, PORT, SLOT, TO, Layout
 from midstream.job.task.reports import Report
 from midstream.operators.arrival_hash import arrival_hash
@@ -222,3 +223,23 @@ def default_routing(slots: int, groups: int = GROUPS) -> list[int]:
     [0, 0, 1, 1]
     """
     return [group * slots // groups for group in range(groups)]
+
+
+def chosen_bits(bits: int) -> int:
+    """A number of bits that can be."""
+    if isinstance(bits, bool) or not isinstance(bits, int) or not FEWEST_BITS <= bits <= MOST_BITS:
+        raise JobError(
+            f"keys are hashed into partition groups by {FEWEST_BITS} to {MOST_BITS} bits, not {bits!r}",
+            hint=f"{FEWEST_BITS} bits are {2**FEWEST_BITS} groups, {MOST_BITS} bits {2**MOST_BITS}",
+        )
+    return bits
+
+
+def require_bits(wanted: int | None, known: int, checkpoint: str) -> None:
+    """Refuses another number of bits than a checkpoint was made with."""
+    if wanted is not None and chosen_bits(wanted) != known:
+        raise JobError(
+            f"the checkpoint {checkpoint} has partition groups of {known} bits, not of {wanted}",
+            detail="its states are sorted by group, and rows are routed by it",
+            hint=f"leave group_bits out, say {known}, or use a new checkpoint",
+        )

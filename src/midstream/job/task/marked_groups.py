@@ -4,21 +4,34 @@ What the slot holds of the groups when the move begins is old; what comes afterw
 new. A combined row is new if all its parts are, and the root leaves such results out: the receiver has all their parts.
 When no old row can meet another any more, the slot is not needed for the groups. In plans of several stages marks
 travel with the rows, and only the last stage leaves results out.
+
+The states are stored under names of their own. If the move is cancelled, the slot keeps the groups: their states are
+read without the marks then, and written as the plan keeps them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from midstream.algebra.physical import Source
-from midstream.checkpoint.packs import SegmentEntry
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import PhysicalNode, Source
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.packs import SegmentEntry, StateKey, open_states
 from midstream.distribution.fragments import Received
-from midstream.job.task.marked_states import MARKED
 from midstream.job.task.state_store import NamedState, StateStore, by_state
 from midstream.job.task.works import FragmentWork
-from midstream.migration.marks import holds_old, mark_segment, marked_fragment, with_mark, with_mark_received
+from midstream.migration.marks import (
+    holds_old,
+    mark_segment,
+    marked_fragment,
+    marked_plan,
+    unmark_segment,
+    with_mark,
+    with_mark_received,
+)
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
+from midstream.operators.state.segment import Segment
 
 
 class MarkedGroups:
@@ -55,3 +68,22 @@ class MarkedGroups:
     def holds_old(self) -> bool:
         """Whether a row with an old part can still meet another."""
         return holds_old(self.box.states(), self.box.frontier)
+
+
+MARKED = "marked/"
+"""What stands before the names of states whose rows are marked."""
+
+
+def unmarked(
+    files: Files, entries: Sequence[SegmentEntry], plan: PhysicalNode, functions: Mapping[str, UserFunction]
+) -> dict[StateKey, list[Segment]]:
+    """What the marked ones among some entries hold, without marks, by the states of the plan."""
+    marked = [entry for entry in entries if entry.state.startswith(MARKED)]
+    if not marked:
+        return {}
+    plain, twins = Box(plan, functions).states(), list(Box(marked_plan(plan), functions).states())
+    stored = open_states(files, marked, {MARKED + twin.id: twin.schema for twin in twins})
+    return {
+        (state.id, state.key): [unmark_segment(s, state.schema) for s in stored.get((MARKED + twin.id, twin.key), ())]
+        for state, twin in zip(plain, twins, strict=True)
+    }

@@ -20,8 +20,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import query_of
 from midstream.checkpoint.packs import SegmentEntry, StateKey
 from midstream.errors import JobError
-from midstream.job.task.marked_groups import MarkedGroups
-from midstream.job.task.marked_states import MARKED, unmarked
+from midstream.job.task.marked_groups import MARKED, MarkedGroups, unmarked
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, frontiers
 from midstream.job.task.migration_part import MigrationPart
