@@ -12,11 +12,12 @@ from tests.job.chain import Chain
 from tests.job.test_chain import GROUPS, STAGES, THREE
 from tests.job.test_doubled_moves import SPLIT, moved
 from tests.job.test_local_plans import many_keys
+from tests.job.test_spread_groups import spread
 from tests.profiles import always
 
 import midstream as ms
 from midstream.api import ask
-from midstream.job.events import MoveCancelled
+from midstream.job.events import GroupBroughtHome, MoveCancelled
 from midstream.job.task.lanes import Region
 from midstream.migration import moving_state_paced
 from midstream.operators.elements import Elements
@@ -35,7 +36,10 @@ TEXTS = {
 }
 PLANS = ("((A B) C)", "(A (B C))", "((A C) B)")
 STRATEGIES = ("genmig", "genmig", "genmig_reference_point", "moving_state", "moving_state_paced", "auto")
-STEPS = ("move", "move", "migrate", "migrate", "migrate", "rescale", "verify", "local", "cancel", "back", "restart")
+STEPS = (
+    *("move", "move", "migrate", "migrate", "migrate", "rescale", "verify", "local"),
+    *("cancel", "back", "restart", "spread", "spread", "home"),
+)
 
 
 @pytest.mark.parametrize("seed", always(8, range(400)))
@@ -70,6 +74,11 @@ def test_whatever_changes_no_snapshot_does(seed, tmp_path, monkeypatch):
                         chain.migrate(plan, strategy, slots=[rng.randrange(state.slots)])
                     case "cancel":
                         chain.driver.cancel_migration("q")
+                    case "spread":
+                        spread(chain, rng.randrange(256), rng.randint(2, 3), rng.choice("ABC"))
+                    case "home":
+                        for group in list(state.spread.groups):
+                            chain.driver.apply(GroupBroughtHome(group))
                     case "back":
                         chain.driver.apply(MoveCancelled())
                     case "restart" if state.manifest is not None and state.manifest.account("q").verifying is None:
@@ -98,3 +107,21 @@ def test_regions_that_partition_time_give_every_result_once():
         [(10, 12), (10, 20), (10, 20), (15, 18)],
         [(20, 25), (20, 30), (20, 21)],
     ]
+
+
+def test_a_shared_group_stays_shared_while_plans_change_side_by_side(tmp_path):
+    query = "SELECT A.v AS a, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v"
+    inputs = many_keys(rows=60, last=160)
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
+    shared = 0
+    for number, part in enumerate(chain.cut(question.tables, 12)):
+        if number == 2:
+            spread(chain, 17, 3)
+        if number == 4:
+            chain.migrate("(A (B C))", "genmig")
+        chain.batch(part)
+        shared += bool(chain.manifest.migration) and bool(chain.manifest.slots.shared)
+    chain.batch({}, end=True)
+    assert shared and chain.query.plan.text == "(A (B C))"
+    assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs))

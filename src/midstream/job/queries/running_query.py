@@ -51,6 +51,11 @@ class MigrationUnderWay:
         return self.apart and self.strategy == "moving_state_paced"
 
     @property
+    def splits(self) -> bool:
+        """Whether both plans answer, the old one before an instant and the new one from it on."""
+        return self.apart and not self.moves and not self.replays
+
+    @property
     def split_at(self) -> int:
         """The instant from which on the new plan answers, where both run side by side."""
         return int(self.decision["split_after"]) + 1

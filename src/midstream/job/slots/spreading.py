@@ -4,8 +4,9 @@ A group is a range of every state, so both are done by naming: a slot that comes
 range of each copied state, and when it ends, the home names the others' ranges of what was spread. Nothing is sent or
 written.
 
-Whatever changes plans, routes or slots works on groups that are at home: they are brought home first, and spread again
-by the same batch if they can be. A group rests while that is not so, and says why.
+Whatever changes routes, slots or plans inside tasks works on groups that are at home: they are brought home first, and
+spread again by the same batch if they can be. A group rests while that is not so, and says why. Plans that change side
+by side are lanes, and share groups as any other if both plans can.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from midstream.adaptation.hot_groups import HotGroup
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import slot_loads
 from midstream.distribution.key_classes import ARRIVAL, key_classes
@@ -29,6 +31,7 @@ from midstream.distribution.spread_groups import (
     kinds_of_states,
 )
 from midstream.errors import InternalError, JobError
+from midstream.job.lanes import plan_lanes
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.rerouting import Rerouting, merged
 from midstream.job.task.exchange import GROUP_BITS, bits_of
@@ -188,11 +191,12 @@ def require_spreadable(queries: Queries, spread: str, others: bool = False, key_
 
     Of a key class, these are the keys by which fragments receive rows.
     """
-    plans = [(name, query.staged) for name, query in queries.items()]
+    running = [(name, own) for name, query in queries.items() for _, own, _ in plan_lanes(query)]
+    plans = [(name, own.staged) for name, own in running]
     copied = copied_leaves(plans, key_class, spread) if key_class else copied_streams(plans, spread, others)
-    for query in queries.values():
-        for fragment in query.staged.fragments:
-            kinds_of_states(fragment, query.boxes[fragment.number], spread, key_class)
+    for _, own in running:
+        for fragment in own.staged.fragments:
+            kinds_of_states(fragment, own.boxes[fragment.number], spread, key_class)
     return copied
 
 
@@ -226,7 +230,7 @@ def _busy(before: Manifest | None, queries: Queries, stopped: Collection[str]) -
     for name, query in queries.items():
         if name in stopped:
             return f"query {name} is in quarantine"
-        if query.migrates:
+        if query.migrates and not (query.migration is not None and query.migration.splits):
             return f"query {name} migrates"
         if query.local:
             return f"slots run query {name} by different plans"
@@ -288,9 +292,10 @@ def _changed(segments: Mapping[str, Any], queries: Queries, group: SpreadGroup, 
     A query that begins has none, and may be one that could not share the group.
     """
     found = {name: dict(fragments) for name, fragments in segments.items()}
-    for name, query in queries.items():
-        for fragment in (f for f in query.staged.fragments if f.number in found.get(name, {})):
-            kinds = kinds_of_states(fragment, query.boxes[fragment.number], group.spread, group.key_class)
+    lanes = ((lane_name(name, n), own) for name, query in queries.items() for n, own, _ in plan_lanes(query))
+    for name, own in lanes:
+        for fragment in (f for f in own.staged.fragments if f.number in found.get(name, {})):
+            kinds = kinds_of_states(fragment, own.boxes[fragment.number], group.spread, group.key_class)
             if kinds:
                 found[name][fragment.number] = change(found[name][fragment.number], kinds)
     return found
