@@ -125,7 +125,7 @@ class Bare:
         report = Report(
             stage, slot, streams=StreamCounts({"A": 1}, {"A": 10 * batch.batch_id}), traffic=Traffic({slot: 1})
         )
-        for part in batch.parts:
+        for part in batch.lanes:
             for fragment in part.query.staged.fragments:
                 if fragment.stage == stage:
                     report.fragments[part.name, fragment.number] = FragmentReport(migrated=True)

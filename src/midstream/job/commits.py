@@ -16,7 +16,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.origin import identified
-from midstream.checkpoint.released_results import counted, released_in_part
+from midstream.checkpoint.released_results import counted, must_be_read, still_waiting
 from midstream.checkpoint.retention import Retention, carried
 from midstream.checkpoint.source_batches import own_batches
 from midstream.checkpoint.stops import RunStop, record_error
@@ -26,6 +26,7 @@ from midstream.job.batch import Batch
 from midstream.job.compaction import Compactor
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.outputs.progress import metrics_row, progress_of
+from midstream.operators.vectors import Numbers
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class Commits:
     """What the last batch did."""
     time: BelievedTime = field(default_factory=BelievedTime)
     """What time it is to the job."""
+    starts: dict[tuple[str, str], Numbers] = field(default_factory=dict)
+    """When results start that wait, of files that steps of this process have written."""
     compactor: Compactor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,9 +70,13 @@ class Commits:
 
     def begin(self, batch: Batch, made: Manifest, written: Callable[[], None] = lambda: None) -> Manifest:
         """Writes a batch's manifest, tidied, once its files are `written`; gives it."""
-        if released_in_part(made):
-            written()  # to be counted, they are read
-        manifest = self._tidied(batch, counted(self.files, made, batch.before, batch.queries))
+        for report in batch.reports:
+            self.starts |= {(report.results[n].path, report.results[n].part): s for n, s in report.starts.items()}
+        if must_be_read(made, self.starts):
+            written()
+        made = counted(self.files, made, batch.before, batch.queries, self.starts)
+        self.starts = dict(still_waiting(made, self.starts))
+        manifest = self._tidied(batch, made)
         if self.lease is not None:
             manifest = replace(manifest, epoch=self.lease.epoch)
         self.check_lease()

@@ -21,7 +21,7 @@ def candidates(line: str, word: str, streams: Mapping[str, FileStream], commands
     """What may stand in place of a word that ends a line.
 
     >>> candidates("SELECT cou", "cou", {}, ())
-    ['count(']
+    ['count(', 'countif(']
     """
     before = line[: len(line) - len(word)].strip()
     if word.startswith("\\") and not before:

@@ -12,6 +12,7 @@ from midstream.checkpoint.parquet import parquet_bytes
 from midstream.job.task.result_table import result_table
 from midstream.job.task.spill import ParquetSpool, Spill
 from midstream.operators.elements import Elements, concatenate, rows_without_columns
+from midstream.operators.vectors import Numbers
 from midstream.optimizer.plans import Plan
 
 FROM, TO = "#from", "#to"
@@ -106,6 +107,16 @@ class ResultsBuffer(OutputBuffer):
         self.first = min(self.first, int(elements.valid_from.min()))
         self.last = max(self.last, int(np.max(elements.valid_from)))
         super().add(elements)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether there are results, all of them in memory."""
+        return bool(self.held) and not self.spool.rows
+
+    @property
+    def starts(self) -> Numbers:
+        """When the results in memory start."""
+        return np.concatenate([piece.valid_from for piece in self.held])
 
     def _put(self, elements: Elements) -> None:
         self.spool.add(result_table(self.plan, elements))

@@ -15,6 +15,7 @@ from midstream.checkpoint.process import this_process
 from midstream.errors import InternalError, MidstreamError
 from midstream.job.task.samples import OperatorReport, Samples
 from midstream.operators.base import Work
+from midstream.operators.vectors import Numbers
 
 
 @dataclass(slots=True)
@@ -124,7 +125,9 @@ class Report:
     slot: int
     fragments: dict[tuple[str, int], FragmentReport] = field(default_factory=dict)
     results: dict[str, ResultFile] = field(default_factory=dict)
-    """Where what queries, or sides of them, gave is."""
+    """Where what queries gave is, by lane."""
+    starts: dict[str, Numbers] = field(default_factory=dict)
+    """When these results start, where the job runs in the process of the step and so need not read them."""
     streams: StreamCounts = field(default_factory=StreamCounts)
     traffic: Traffic = field(default_factory=Traffic)
     dead_letters: list[DeadLetterFile] = field(default_factory=list)

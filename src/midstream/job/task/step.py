@@ -172,6 +172,8 @@ class StageStep:
                 with _blaming(report, task):
                     task.advance()
         at = report.lap("kernel", at)
+        if collected is not None:
+            report.starts = {name: given.starts for name, given in _results_of(tasks).items() if given.in_memory}
         self._close(tasks, Place(files, self.batch_id, slot, self.stage), report)
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
