@@ -97,7 +97,7 @@ class SparkCluster:
                 flow = flow.repartitionById(slots, F.col(SLOT))
         reports = [Report.from_bytes(bytes(row[0])) for row in flow.collect()]
         for report in reports:
-            report.place = EXECUTORS
+            report.ran_on.place = EXECUTORS
         failed = any(report.error is not None for report in reports)
         return reports if failed else [*reports, *pushed.account(reports)]
 

@@ -99,7 +99,7 @@ class SmallBatches:
             return None
         self.pace.driver_took(time.perf_counter() - started, _rows(reports))
         for report in reports:
-            report.place = DRIVER
+            report.ran_on.place = DRIVER
         return reports
 
     def ran_elsewhere(self, batch: Batch, reports: Sequence[Report], seconds: float) -> None:

@@ -172,9 +172,9 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "seconds": seconds,
         "slots": slot_loads(batch.reports),
         "work": slot_work(batch.reports),
-        "ran_on": sorted({report.place for report in batch.reports if report.place}),
+        "ran_on": sorted({report.ran_on.place for report in batch.reports if report.ran_on.place}),
         "moved": moved_bytes(batch.reports),
-        "executors": {str(report.slot): report.executor for report in batch.reports if report.executor},
+        "executors": {str(r.slot): r.ran_on.executor for r in batch.reports if r.ran_on.executor},
         "warnings": warnings_of(batch, manifest),
         "decisions": {
             name: account.knowledge["decided"]

@@ -118,6 +118,14 @@ class Traffic:
 
 
 @dataclass(slots=True)
+class RanOn:
+    """Where a step ran, if the cluster says so, and the executor, if there are any."""
+
+    place: str = ""
+    executor: str = ""
+
+
+@dataclass(slots=True)
 class Report:
     """What a stage did in a slot."""
 
@@ -146,11 +154,7 @@ class Report:
     """The queries, or sides of them, that were at work when something failed."""
     set_aside: dict[str, int] = field(default_factory=dict)
     """Rows that made a query's expressions fail, and were left out for it, by query."""
-
-    place: str = ""
-    """Where the slot ran, if the cluster says so."""
-    executor: str = ""
-    """The executor that ran it, if there are any."""
+    ran_on: RanOn = field(default_factory=RanOn)
 
     def lap(self, name: str, since: float) -> float:
         """Adds the time since a moment to what was spent on something; gives the moment now."""

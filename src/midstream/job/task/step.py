@@ -32,7 +32,7 @@ from midstream.job.task.layout import FROM, Layout, portions
 from midstream.job.task.memory import Memory
 from midstream.job.task.output_buffer import ResultsBuffer
 from midstream.job.task.pool import Pool
-from midstream.job.task.reports import Report
+from midstream.job.task.reports import RanOn, Report
 from midstream.job.task.results_files import Place, write_results
 from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
@@ -90,7 +90,7 @@ class StageStep:
         `kept` are tasks of the last batch that may go on. With `collected`, the report is added there, and whoever runs
         the step waits for its files; else the report is among the rows, and the files are there before it.
         """
-        report, began = Report(self.stage, slot, executor=executor), this_process().processor()
+        report, began = Report(self.stage, slot, ran_on=RanOn(executor=executor)), this_process().processor()
         try:
             intake = Intake(self.batch_id, report, ParquetSpool(self.memory.output))
             chunks = yield from self._gather(slot, batches, intake)
