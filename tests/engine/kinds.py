@@ -47,6 +47,12 @@ KINDS = {
     "distinct over a join": Kind("Deduplicate", f"SELECT DISTINCT A.k FROM A {W}, B {W} WHERE A.k = B.k"),
     "aggregate": Kind("GroupAggregate", f"SELECT k, count(*) AS n, sum(v) AS s, min(v) AS m FROM A {W} GROUP BY k"),
     "global aggregate": Kind("GroupAggregate", "SELECT count(*) AS n, max(v) AS m FROM A [HOP 8, 4]"),
+    "over": Kind(
+        "OverPartition",
+        f"SELECT k, v, rank() OVER w AS r, sum(v) OVER (w ROWS 2 PRECEDING) AS s FROM A {W} "
+        "WINDOW w AS (PARTITION BY k ORDER BY v DESC)",
+    ),
+    "first rows": Kind("OverPartition", f"SELECT k, v FROM A {W} ORDER BY v DESC, k LIMIT 2"),
     "difference": Kind("SetOperation", f"SELECT k FROM A {W} EXCEPT ALL SELECT k FROM B {W}"),
     "intersection": Kind("SetOperation", f"SELECT k FROM A {W} INTERSECT ALL SELECT k FROM B {W}"),
     "row window": Kind("RowWindow", "SELECT k, v FROM A [ROWS 3]"),

@@ -12,6 +12,7 @@ from midstream.lab.fuzz.constructs import (
     EXPRESSIONS,
     INNER,
     OUTER,
+    PLACES,
     ROW_WINDOWS,
     SET_OPERATIONS,
     TIME_WINDOWS,
@@ -35,6 +36,7 @@ FAMILIES = {
     "semi and anti joins": BASE | {"semi_join", "anti_join"},
     "set operations": BASE | SET_OPERATIONS,
     "aggregation": BASE | AGGREGATION | EXPRESSIONS,
+    "places": BASE | PLACES | {"inner_join"},
     "sub-queries": BASE | {"subquery", "with", "distinct", "group_by", "inner_join"},
 }
 

@@ -8,13 +8,13 @@ value never depends on how the rows came.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from midstream.algebra.borrowed import candidates, columns_among, constant
 from midstream.algebra.database import column_name, run, type_of
 from midstream.algebra.expressions import AggregateCall, Expression, filled
+from midstream.algebra.over import OrderKey
 from midstream.algebra.signatures import refuse
 from midstream.errors import QueryError
 
@@ -54,19 +54,6 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
 
 IN_ORDER = frozenset({"first", "last", "any_value", "last_known", "array_agg", "collect_list", "string_agg"})
 """Aggregates whose value depends on the order of the rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class OrderKey:
-    """What ORDER BY in an aggregate says of one key."""
-
-    key: Expression
-    descending: bool = False
-    nulls: str = ""
-
-    def sql(self, text: str) -> str:
-        """As SQL, where the key is written so."""
-        return f"{text}{' DESC' if self.descending else ''}{f' NULLS {self.nulls}' if self.nulls else ''}"
 
 
 def borrow_aggregate(

@@ -89,7 +89,7 @@ class _Cutting:
                 return self._set_operation(node)
             case p.Concatenate():
                 return self._union(node)
-            case p.GroupAggregate(keys=keys):
+            case p.GroupAggregate(keys=keys) | p.OverPartition(keys=keys):
                 return self._grouped(node, keys)
             case p.RowWindow(partition_by=keys):
                 return self._grouped(node, keys)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, IN_ORDER, OrderKey, borrow_aggregate
+from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, IN_ORDER, borrow_aggregate
 from midstream.algebra.declarations import AggregateFunction
 from midstream.algebra.expressions import (
     AggregateCall,
@@ -24,6 +24,7 @@ from midstream.algebra.expressions import (
     conjuncts,
 )
 from midstream.algebra.functions import AGGREGATE, require_condition
+from midstream.algebra.over import OrderKey
 from midstream.algebra.types import BOOLEAN, INTEGER
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
@@ -58,7 +59,7 @@ class Aggregates:
 
     def add(self, node: exp.Anonymous, name: str, inner: ValueBinder) -> Column:
         """The column that holds an aggregate's value."""
-        call = self._call(node, name, inner)
+        call = self.bound(node, name, inner)
         for known in self.calls:
             if known.call == call:
                 return Column(known.name, call.type)
@@ -88,7 +89,8 @@ class Aggregates:
         )
         return error.at(self.binding.text, places.get(str(column)))
 
-    def _call(self, node: exp.Anonymous, name: str, inner: ValueBinder) -> AggregateCall:
+    def bound(self, node: exp.Anonymous, name: str, inner: ValueBinder) -> AggregateCall:
+        """The meaning of a call of an aggregate."""
         distinct, where = bool(node.args.get("distinct")), self._filter(node, inner)
         star = [a for a in node.expressions if isinstance(a, exp.Star)]
         if star and (name != "count" or distinct):

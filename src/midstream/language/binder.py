@@ -1,7 +1,8 @@
 """From a query's text to its logical plan.
 
 The plan's shape is canonical: FROM as left-deep joins with their ON conditions, one Select with WHERE, then
-semi-joins, Aggregate, Select with HAVING, Project, Distinct. Moving predicates is the optimizer's business.
+semi-joins, Aggregate, Select with HAVING, Over, Select with QUALIFY, Project, Distinct, then Over and Select for
+LIMIT. Moving predicates is the optimizer's business.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from midstream.language.aggregates import Aggregates
 from midstream.language.attached import Attachments
 from midstream.language.binding import Binding, match_name
 from midstream.language.grammar import DEEPEST_QUERY
+from midstream.language.limits import Wanted, first_of_each, limited, limited_distinct, limited_result, wanted_of
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
 from midstream.language.outputs import item_name, unique_names
+from midstream.language.over import Overs, narrowed
 from midstream.language.scalars import ScalarBinder, flatten
 from midstream.language.scope import Scope
 from midstream.language.sequences import push_conditions
@@ -41,6 +44,7 @@ from midstream.language.subqueries import (
     SubqueryCondition,
     apply_subquery,
     has_aggregate,
+    has_over,
     is_correlated,
     subquery_condition,
 )
@@ -120,13 +124,13 @@ class QueryBinder:
     def _set_operation(self, node: Node, environment: Environment, reserved: tuple[str, ...] = ()) -> Relation:
         """Chains are bound from their first query on, so that their length does not matter."""
         chain, first = [node], node.this
-        while isinstance(first, exp.SetOperation) and first.args.get("with_") is None:
+        while isinstance(first, exp.SetOperation) and not any(first.args.get(k) for k in ("with_", "limit", "offset")):
             chain.append(first)
             first = first.this
         plan = self._operand(first, environment, reserved)
         for operation in reversed(chain):
             plan = combine(self.binding, operation, plan, self._operand(operation.expression, environment, reserved))
-        return plan
+        return limited_result(self.binding, plan, node)
 
     def _operand(self, node: Node, environment: Environment, reserved: tuple[str, ...]) -> Relation:
         """One side of a set operation; untyped nulls wait for the other side's type."""
@@ -145,26 +149,40 @@ class QueryBinder:
         relation = self.tuples(node, scope, environment)
         relation, _ = self.where(node, relation, scope, environment)
         aggregates, attached = Aggregates(self.binding), Attachments(self, environment)
-        binder = ScalarBinder(self.binding, scope, "SELECT", aggregates, attached)
+        overs = Overs(self.binding, node.args.get("windows") or ())
+        binder = ScalarBinder(self.binding, scope, "SELECT", aggregates, attached, overs)
         self._group_keys(node, scope, aggregates)
         items = self.items(node, binder)
         having = self._having(node, aggregates, binder)
-        if not (aggregates.keys or aggregates.calls):
-            return self._project(node, attached.joined(relation, lambda e: e), items, reserved, settle)
-        aggregates.brought = attached.columns()
+        wanted = wanted_of(node, binder, items, _shorthands(node))
+        aggregates.brought = attached.columns() | overs.names()
 
         def over(value: Expression) -> Expression:
-            return aggregates.over_groups(value, binder.places)
+            return aggregates.over_groups(value, binder.places) if aggregates.keys or aggregates.calls else value
 
-        having = None if having is None else over(having)
-        relation = attached.joined(self._aggregate(relation, aggregates), over, *conjuncts(having))
-        relation = relation if having is None else Select(relation, having)
-        return self._project(node, relation, [(name, over(value)) for name, value in items], reserved, settle)
+        if aggregates.keys or aggregates.calls:
+            having = None if having is None else over(having)
+            relation = attached.joined(self._aggregate(relation, aggregates), over, *conjuncts(having))
+            relation = relation if having is None else Select(relation, having)
+        else:
+            relation = attached.joined(relation, over)
+        items, wanted = [(name, over(value)) for name, value in items], wanted.changed(over)
+        relation = overs.applied(relation, over, [*(value for _, value in items), *wanted.reads])
+        relation = _selected(relation, list(conjuncts(wanted.qualify)))
+        return self._project(node, relation, items, wanted, reserved, settle)
 
     def _grouping_sets(
         self, node: exp.Select, sets: list[exp.Tuple], environment: Environment, reserved: tuple[str, ...]
     ) -> Relation:
         """One query per set of keys, in which the keys of the other sets are null."""
+        distinct = node.args.get("distinct")
+        on = distinct is not None and distinct.args.get("on") is not None
+        if on or node.args.get("qualify") is not None or any(map(has_over, node.expressions)):
+            raise self.binding.error(
+                "OVER, QUALIFY and DISTINCT ON cannot stand beside several groupings",
+                node,
+                hint="put the groupings into a sub-query",
+            )
         plans = []
         for keys in sets:
             variant = node.copy()
@@ -172,10 +190,11 @@ class QueryBinder:
             group = exp.Group(expressions=[key.copy() for key in keys.expressions], others=others)
             group.meta.update(node.args["group"].meta)
             variant.set("group", group)
-            variant.set("distinct", None)
+            for clause in ("distinct", "order", "limit", "offset"):
+                variant.set(clause, None)
             plans.append(self._select(variant, environment, reserved))
         united = Union(tuple(plans))
-        return united if node.args.get("distinct") is None else Distinct(united)
+        return limited_result(self.binding, united if node.args.get("distinct") is None else Distinct(united), node)
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
         """The relation of FROM."""
@@ -305,22 +324,35 @@ class QueryBinder:
         return Aggregate(relation, tuple(aggregates.keys), tuple(aggregates.calls))
 
     def _project(
-        self, node: exp.Select, relation: Relation, items: Items, reserved: tuple[str, ...], settle: bool
+        self,
+        node: exp.Select,
+        relation: Relation,
+        items: Items,
+        wanted: Wanted,
+        reserved: tuple[str, ...],
+        settle: bool,
     ) -> Relation:
         with self.binding.at(node):
             names = unique_names([name for name, _ in items], reserved)
         values = [coerce(v, TEXT) if settle and str(v.type) == "null" else v for _, v in items]
-        plan: Relation = Project(relation, tuple(Named(n, v) for n, v in zip(names, values, strict=True)))
+        columns = tuple(Named(n, v) for n, v in zip(names, values, strict=True))
         distinct = node.args.get("distinct")
-        if distinct is None:
-            return plan
+        if distinct is None or wanted.on is not None:
+            if wanted.on is not None or wanted.limit is not None:
+                relation = narrowed(relation, [*values, *wanted.reads])
+            if wanted.on is not None:
+                relation = first_of_each(self.binding, relation, wanted.on, wanted.order)
+            return Project(limited(self.binding, relation, wanted.order, wanted.limit), columns)
         require_window(self.binding, relation, "DISTINCT")
-        for name, value in zip(names, values, strict=True):
-            if is_nested(value.type):
+        for column in columns:
+            if is_nested(column.expression.type):
                 raise self.binding.error(
-                    f"DISTINCT cannot compare {name}: {value.type}", distinct, hint="nested values can only be carried"
+                    f"DISTINCT cannot compare {column.name}: {column.expression.type}",
+                    distinct,
+                    hint="nested values can only be carried",
                 )
-        return Distinct(plan)
+        plan = Distinct(Project(relation, columns))
+        return limited_distinct(self.binding, plan, columns, wanted, node)
 
 
 def _selected(relation: Relation, conditions: list[Expression]) -> Relation:
@@ -331,7 +363,7 @@ def _selected(relation: Relation, conditions: list[Expression]) -> Relation:
 def _without_aggregates(node: exp.Select, catalog: Catalog) -> list[Node]:
     """The items of SELECT that GROUP BY ALL groups by."""
     values = [item.this if isinstance(item, exp.Alias) else item for item in node.expressions]
-    return [value for value in values if not has_aggregate(value, catalog)]
+    return [value for value in values if not has_aggregate(value, catalog) and not has_over(value)]
 
 
 def _shorthands(node: exp.Select) -> dict[str, Node]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.grammar import Grammar
 from midstream.language.nodes import Duration, Node, TypeName, at
-
-PREDICATE = 4
-"""How tight comparisons bind: what stands before IN in POSITION binds tighter."""
+from midstream.language.over_grammar import PREDICATE, OverGrammar
 
 UNITS = frozenset(
     {"us", "ms", "s", "sec", "min", "h", "d", "microsecond", "millisecond", "second", "minute", "hour", "day"}
@@ -19,19 +16,8 @@ UNITS = frozenset(
 FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
 
 
-class CallGrammar(Grammar):
+class CallGrammar(OverGrammar):
     """Reads calls, types and durations."""
-
-    def value(self, power: int = 0) -> Node:
-        """A value, read by the grammar of values."""
-        raise NotImplementedError
-
-    def values(self) -> list[Node]:
-        """One or more values, separated by commas."""
-        found = [self.value()]
-        while self.take(TokenType.COMMA):
-            found.append(self.value())
-        return found
 
     def string(self) -> exp.Literal:
         """A string literal."""
@@ -79,24 +65,6 @@ class CallGrammar(Grammar):
                 arguments.append(self.value())
         return arguments
 
-    def order_keys(self) -> list[Node]:
-        """`BY key [ASC | DESC] [NULLS FIRST | LAST], …`, after ORDER."""
-        self.need_word("BY")
-        keys = [self._order_key()]
-        while self.take(TokenType.COMMA):
-            keys.append(self._order_key())
-        return keys
-
-    def _order_key(self) -> Node:
-        token = self._curr
-        key = self.value()
-        way = self.take_word("ASC", "DESC")
-        made = exp.Ordered(this=key, desc=bool(way and way.text.upper() == "DESC"))
-        if self.take_word("NULLS"):
-            nulls = self.take_word("FIRST", "LAST") or self.expected("FIRST or LAST")
-            made.set("nulls", nulls.text.upper())
-        return at(made, token)
-
     def _nulls(self, made: Node) -> None:
         """`IGNORE NULLS` or `RESPECT NULLS`."""
         word = self.take_word("IGNORE", "RESPECT") if self._next.text.upper() == "NULLS" else None
@@ -117,11 +85,9 @@ class CallGrammar(Grammar):
             self.need(TokenType.WHERE, "WHERE")
             made.set("filter", self.value())
             self.need(TokenType.R_PAREN, ")")
-        if self.peek_word("OVER") and self._next.token_type == TokenType.L_PAREN:
-            self.fail(
-                "window functions are not part of the language",
-                hint="put the window on the stream, for instance A [ROWS 5], and aggregate over it",
-            )
+        if self.begins_over():
+            self._advance()
+            made.set("over", self.over())
         return made
 
     def _cast(self, token: Token, name: str) -> Node:

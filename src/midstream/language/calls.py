@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
-from midstream.algebra.declarations import ScalarFunction, SqlFunction
+from midstream.algebra.declarations import AggregateFunction, ScalarFunction, SqlFunction
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
+from midstream.algebra.over import ONLY_OVER
 from midstream.algebra.types import BOOLEAN
 from midstream.errors import QueryError
 from midstream.language.aggregates import CONDITIONS, EXACT, Aggregates
@@ -21,6 +22,7 @@ from midstream.language.elsewhere import INSTEAD
 from midstream.language.formats import directives
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node, place
+from midstream.language.over import Overs
 from midstream.language.text import read_value
 from midstream.language.values import ValueBinder
 
@@ -45,6 +47,11 @@ class CallBinder(ValueBinder, Protocol):
     """Binds values among which there may be aggregates, if `aggregates` has a place for them."""
 
     aggregates: Aggregates | None
+    overs: Overs | None
+
+    def inside_over(self) -> ValueBinder:
+        """A binder for what OVER looks at."""
+        ...
 
     def inside_aggregate(self) -> ValueBinder:
         """A binder for what an aggregate is applied to."""
@@ -58,6 +65,8 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
     if name in ("grouping", "grouping_id") and binder.aggregates is not None:
         return _grouping(binder, node)
     user = binder.binding.catalog.functions.get(written.lower())
+    if node.args.get("over") is not None:
+        return _over(binder, node, name)
     own = name == "if" or (name in SCALAR and name not in UNWRITTEN) or name in AGGREGATE
     built_in = own or name in BORROWED or name in AGGREGATES
     if user is not None and own:
@@ -174,7 +183,22 @@ def _aggregate(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression
     return binder.aggregates.add(node, name, binder.inside_aggregate())
 
 
+def _over(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression:
+    user = binder.binding.catalog.functions.get(node.name.lower())
+    if name not in ONLY_OVER | AGGREGATES and not isinstance(user, AggregateFunction):
+        raise binder.binding.error(f"{node.name} cannot stand before OVER", node, hint="it looks at one row only")
+    if binder.overs is None:
+        hint = "put it into a sub-query"
+        if binder.clause in ("WHERE", "HAVING"):
+            hint = "write its condition in QUALIFY, or in the WHERE of a query around this one"
+        raise binder.binding.error(f"OVER is not allowed in {binder.clause}", node, hint=hint)
+    return binder.overs.add(node, name, binder.inside_over)
+
+
 def _unknown_function(binder: ValueBinder, node: exp.Anonymous) -> Exception:
+    if node.name.lower() in ONLY_OVER:
+        hint = f"for instance {node.name}(…) OVER (PARTITION BY k ORDER BY v)"
+        return binder.binding.error(f"{node.name} needs OVER", node, hint=hint)
     if (instead := INSTEAD.get(node.name.lower())) is not None:
         return binder.binding.error(f"there is no function {node.name}", node, hint=instead)
     known = [n for n in SCALAR if n.isidentifier() and n not in UNWRITTEN]

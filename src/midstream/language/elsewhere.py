@@ -10,8 +10,6 @@ from collections.abc import Mapping
 _TUMBLE = "a window stands behind its stream: FROM A [TUMBLE 10 MINUTES]; valid_from of a result is the window's end"
 _HOP = "a window stands behind its stream: FROM A [HOP 10 MINUTES, 1 MINUTE], or [RANGE 10 MINUTES] for one that slides"
 _SESSION = "there are no session windows; the page of recipes shows how to find where sessions begin and end"
-_RANK = "nothing is ranked over an endless result; the page of recipes has top-n, [PARTITION BY k ROWS n] the newest n"
-_BEFORE = "earlier tuples are in a window of their own: join with [PARTITION BY k ROWS 2], or match a sequence"
 _RANDOM = "a batch that is repeated must give the same rows; use md5 of columns that differ"
 _TIME = "time comes with the tuples: use the time column"
 
@@ -22,8 +20,7 @@ INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("window_start", "window_end", "date_bin", "window_time"), _TUMBLE),
     **dict.fromkeys(("hop", "hopping", "hoppingwindow", "hop_start", "hop_end", "sliding", "slidingwindow"), _HOP),
     **dict.fromkeys(("session", "session_window", "sessionwindow", "session_start", "session_end"), _SESSION),
-    **dict.fromkeys(("row_number", "rank", "dense_rank", "percent_rank", "ntile", "cume_dist", "top"), _RANK),
-    **dict.fromkeys(("lag", "lead", "nth_value"), _BEFORE),
+    "top": "write ORDER BY … LIMIT n, or QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= n",
     **dict.fromkeys(("countd", "uniq"), "use count(DISTINCT a)"),
     **dict.fromkeys(("random", "rand", "uuid", "gen_random_uuid", "randn", "shuffle"), _RANDOM),
     **dict.fromkeys(("explode", "unnest", "flatten_outer", "posexplode", "generate_series"), _UNNEST),

@@ -9,9 +9,10 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.call_grammar import PREDICATE, CallGrammar
+from midstream.language.call_grammar import CallGrammar
 from midstream.language.grammar import NAMES
 from midstream.language.nodes import Node, at
+from midstream.language.over_grammar import PREDICATE
 
 OR, AND, NOT = 1, 2, 3
 CONCATENATION, SUM, PRODUCT, SIGN = 5, 6, 7, 8

@@ -43,8 +43,6 @@ SET_OPERATIONS: dict[TokenType, type[exp.SetOperation]] = {
     TokenType.INTERSECT: exp.Intersect,
 }
 
-ENDLESS_HINT = "a continuous result has no end and no order; sort what you collect, or bound it with a window"
-
 
 class QueryGrammar(GroupingGrammar):
     """Reads queries."""
@@ -79,18 +77,11 @@ class QueryGrammar(GroupingGrammar):
         return made
 
     def _unexpected_end(self) -> None:
-        self._refuse_order()
         if self.peek(TokenType.L_BRACKET):
             self.fail("a window needs a stream before it", hint="write the window after a stream in FROM")
         if self.peek(TokenType.R_PAREN):
             self.fail("there is no ( for this )")
         self.fail(f"unexpected {self.found()}", hint="the query could have ended before it")
-
-    def _refuse_order(self) -> None:
-        if self.peek(TokenType.ORDER_BY):
-            self.fail("ORDER BY is not part of the language", hint=ENDLESS_HINT)
-        if self.peek(TokenType.LIMIT) or self.peek_word("OFFSET", "FETCH"):
-            self.fail(f"{self._curr.text.upper()} is not part of the language", hint=ENDLESS_HINT)
 
     def query(self) -> Node:
         """A query: WITH, then selections joined by set operations; INTERSECT binds tighter."""
@@ -99,7 +90,7 @@ class QueryGrammar(GroupingGrammar):
             self.fail(f"queries nest deeper than {DEEPEST_QUERY} levels", hint="name parts of it with WITH")
         ctes = self._with()
         made = self._union()
-        self._refuse_order()
+        self.rows_wanted(made)
         if ctes:
             made.set("with_", exp.With(expressions=[*ctes, *_ctes(made)]))
         self._query_depth -= 1
@@ -177,19 +168,24 @@ class QueryGrammar(GroupingGrammar):
         token = self.need(TokenType.SELECT, "SELECT")
         kind = self._to_stream()
         distinct = self.take(TokenType.DISTINCT)
-        if distinct and self.peek(TokenType.ON):
-            self.fail("DISTINCT ON is not supported", hint="use GROUP BY with min or max")
+        on = self._distinct_on() if distinct and self.take(TokenType.ON) else None
         if not distinct:
             self.take(TokenType.ALL)
         made = at(exp.Select(expressions=self._items()), token)
         if kind:
             made.set("kind", at(exp.Var(this=kind.text.lower()), kind))
         if distinct:
-            made.set("distinct", at(exp.Distinct(), distinct))
+            made.set("distinct", at(exp.Distinct(on=on), distinct))
         if self.take(TokenType.FROM):
             self._from(made)
         self._clauses(made)
         return made
+
+    def _distinct_on(self) -> exp.Tuple:
+        self.need(TokenType.L_PAREN, "(")
+        keys = exp.Tuple(expressions=self.values())
+        self.need(TokenType.R_PAREN, ")")
+        return keys
 
     def _to_stream(self) -> Token | None:
         if not self.peek_word(*TO_STREAM):
@@ -365,11 +361,11 @@ class QueryGrammar(GroupingGrammar):
             select.set("group", at(self.group(), token))
         if token := self.take(TokenType.HAVING):
             select.set("having", at(exp.Having(this=self.value()), token))
-        if self.peek_word("WINDOW", "QUALIFY"):
-            self.fail(
-                f"{self._curr.text.upper()} is not part of the language",
-                hint="windows stand in brackets after a stream: A [RANGE 10]",
-            )
+        while token := self.take_word("WINDOW", "QUALIFY"):
+            if token.text.upper() == "WINDOW":
+                select.set("windows", self.named_windows())
+            else:
+                select.set("qualify", at(exp.Qualify(this=self.value()), token))
 
 
 def _ctes(query: Node) -> list[Node]:

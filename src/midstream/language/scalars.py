@@ -27,6 +27,7 @@ from midstream.language.casting import bind_cast
 from midstream.language.grammar import DEEPEST
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node, place
+from midstream.language.over import Overs
 from midstream.language.scope import Scope
 
 OPERATORS: dict[type[Node], str] = {
@@ -88,12 +89,14 @@ class ScalarBinder:
         clause: str,
         aggregates: Aggregates | None = None,
         subqueries: SubqueryValues | None = None,
+        overs: Overs | None = None,
     ) -> None:
         self.binding = binding
         self.subqueries = subqueries
         self.scope = scope
         self.clause = clause
         self.aggregates = aggregates
+        self.overs = overs
         self.shorthands: dict[str, Node] = {}
         self.places: dict[str, int | None] = {}
         self._depth = 0
@@ -339,6 +342,12 @@ class ScalarBinder:
         """A binder for what an aggregate is applied to."""
         inner = ScalarBinder(self.binding, self.scope, "an aggregate")
         inner._depth = self._depth
+        return inner
+
+    def inside_over(self) -> ScalarBinder:
+        """A binder for what OVER looks at: rows, or groups where there are any."""
+        inner = ScalarBinder(self.binding, self.scope, "OVER", self.aggregates)
+        inner._depth, inner.places = self._depth, self.places
         return inner
 
     def _function(self, node: exp.Anonymous) -> Expression:

@@ -116,9 +116,9 @@ def is_plain(query: Node, catalog: Catalog, aggregated: bool = False) -> bool:
     """Whether a query only filters, so that its rows can be joined as they are, or, if so asked, aggregates all."""
     if not isinstance(query, exp.Select) or query.args.get("with_"):
         return False
-    if any(
-        query.args.get(key) is not None for key in ("group", "having", "kind", *(["distinct"] if aggregated else []))
-    ):
+    clauses = ("group", "having", "qualify", "kind", "limit", "offset", *(["distinct"] if aggregated else []))
+    first = query.args.get("distinct") is not None and query.args["distinct"].args.get("on") is not None
+    if first or any(query.args.get(key) is not None for key in clauses) or any(map(has_over, query.expressions)):
         return False
     if aggregated:
         return True
@@ -126,8 +126,14 @@ def is_plain(query: Node, catalog: Catalog, aggregated: bool = False) -> bool:
 
 
 def has_aggregate(node: Node, catalog: Catalog) -> bool:
-    """Whether an aggregate is called in a value."""
-    return any(_is_aggregate(call.name.lower(), catalog) for call in node.find_all(exp.Anonymous))
+    """Whether an aggregate of groups is called in a value."""
+    calls = (call for call in node.find_all(exp.Anonymous) if call.args.get("over") is None)
+    return any(_is_aggregate(call.name.lower(), catalog) for call in calls)
+
+
+def has_over(node: Node) -> bool:
+    """Whether a value looks at the rows around a row."""
+    return any(call.args.get("over") is not None for call in node.find_all(exp.Anonymous))
 
 
 def _is_aggregate(name: str, catalog: Catalog) -> bool:

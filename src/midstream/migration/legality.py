@@ -93,6 +93,8 @@ def describe(node: p.PhysicalNode) -> str:
             return "DISTINCT"
         case p.GroupAggregate():
             return "an aggregation"
+        case p.OverPartition():
+            return "OVER"
         case p.OuterJoin(kind=kind):
             return f"{'an' if kind == 'anti' else 'a'} {kind} {'join' if kind in ('semi', 'anti') else 'outer join'}"
         case p.SetOperation(kind=kind):
@@ -111,7 +113,9 @@ def describe(node: p.PhysicalNode) -> str:
 def emission_class(node: p.PhysicalNode) -> str:
     """What a node has given out beyond the frontier: everything it knows, nothing, or everything of some branches."""
     match node:
-        case p.GroupAggregate() | p.OuterJoin() | p.SetOperation() | p.RowWindow() | p.Instants() | p.FollowedBy():
+        case p.GroupAggregate() | p.OverPartition() | p.OuterJoin() | p.SetOperation():
+            return "nothing"
+        case p.RowWindow() | p.Instants() | p.FollowedBy():
             return "nothing"
         case p.Source() | p.AssignWindow():
             return "everything"

@@ -36,6 +36,7 @@ REPLAYED = (
     p.MultiwayJoin,
     p.Deduplicate,
     p.GroupAggregate,
+    p.OverPartition,
     p.OuterJoin,
     p.SetOperation,
 )

@@ -98,20 +98,7 @@ class GroupAggregate(KeyedSliceOperator):
     def answer(self, rows: InMemory | LargeSlice) -> Elements:
         """The aggregates of every group on every piece."""
         known: dict[object, Any] = {}
-        schema = self.kept[0].schema
-
-        def value(spec: AggregateSpec) -> pa.Array:
-            if spec.user is not None or spec.form:
-                assert isinstance(rows, InMemory)
-                return _borrowed_value(spec, rows) if spec.form else _user_value(spec, rows)
-            if spec.function == MEAN_OF_PARTS:
-                totals, counts = (replace(spec, columns=(name,)).argument(schema) for name in spec.columns)
-                return _mean_of_parts(rows.parts(totals, known), rows.parts(counts, known))
-            return compute(spec, rows.parts(spec.argument(schema), known))
-
-        # What is not a number comes of infinities by the rules of arithmetic, and is an answer like any other.
-        with np.errstate(invalid="ignore", over="ignore"):
-            values = [value(spec) for spec in self.specs]
+        values = [value_of(spec, rows, self.kept[0].schema, known) for spec in self.specs]
         pieces = rows.pieces
         keys = [gather(rows.examples.column(name), pieces.groups) for name in self.keys]
         batch = pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema)
@@ -151,6 +138,19 @@ class InMemory:
         """The rows' different values per group, each over the union of its intervals, on the same pieces."""
         values = Values(self.layout.groups, part.values, self.rows.valid_from, self.rows.valid_to)
         return values.at(np.flatnonzero(part.present)).different().part(self.pieces)
+
+
+def value_of(spec: AggregateSpec, rows: InMemory | LargeSlice, schema: pa.Schema, known: dict[object, Any]) -> pa.Array:
+    """An aggregate's value on every piece, of rows of a schema; `known` has what aggregates of these rows share."""
+    if spec.user is not None or spec.form:
+        assert isinstance(rows, InMemory)
+        return _borrowed_value(spec, rows) if spec.form else _user_value(spec, rows)
+    # What is not a number comes of infinities by the rules of arithmetic, and is an answer like any other.
+    with np.errstate(invalid="ignore", over="ignore"):
+        if spec.function == MEAN_OF_PARTS:
+            totals, counts = (replace(spec, columns=(name,)).argument(schema) for name in spec.columns)
+            return _mean_of_parts(rows.parts(totals, known), rows.parts(counts, known))
+        return compute(spec, rows.parts(spec.argument(schema), known))
 
 
 def compute(spec: AggregateSpec, parts: Parts) -> pa.Array:

@@ -25,7 +25,7 @@ def value_on_pieces(form: str, columns: Sequence[pa.Array], where: Mask | None, 
     query = f"SELECT piece, {sql} AS r FROM given GROUP BY piece"
     answers = [
         run(query, rows.take(pa.array(row)).append_column("piece", pa.array(piece)), what)
-        for row, piece in _portions(_in_order(columns, where, len(pieces.first)), pieces)
+        for row, piece in portions(_in_order(columns, where, len(pieces.first)), pieces)
     ]
     if sum(map(len, answers)) < len(pieces):
         answers.append(run(f"SELECT -1::BIGINT AS piece, {sql} AS r FROM given", rows.slice(0, 0), what))
@@ -44,7 +44,7 @@ def _in_order(columns: Sequence[pa.Array], where: Mask | None, count: int) -> In
     return used if where is None else used[where[used]]
 
 
-def _portions(rows: Indices, pieces: Sweep) -> Iterator[tuple[Indices, Indices]]:
+def portions(rows: Indices, pieces: Sweep) -> Iterator[tuple[Indices, Indices]]:
     """Rows with each of their pieces, by piece and then in their order; a piece is never divided."""
     first, sizes = pieces.first[rows], (pieces.last - pieces.first)[rows]
     ends = np.cumsum(sizes)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from midstream.algebra import physical as p
 from midstream.algebra.declarations import AggregateFunction, UserFunction
-from midstream.algebra.expressions import Column, Expression, columns_of
+from midstream.algebra.expressions import AggregateCall, Column, Expression, columns_of
 from midstream.algebra.partitioning import partition_of
 from midstream.algebra.physical import routed
 from midstream.errors import InternalError
@@ -22,6 +22,7 @@ from midstream.operators import (
     multiway_join,
     one_way_join,
     outer_join,
+    over,
     row_window,
     sequence,
     set_operations,
@@ -147,21 +148,16 @@ def _(node: p.Deduplicate, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.GroupAggregate, functions: Functions) -> Operator:
-    specs = []
-    for column in node.aggregates:
-        user = functions.get(column.call.function)
-        specs.append(
-            aggregate.AggregateSpec(
-                column.call.function,
-                column.columns,
-                column.call.type,
-                column.call.distinct,
-                column.where,
-                user if isinstance(user, AggregateFunction) else None,
-                column.call.form,
-            )
-        )
+    specs = [_aggregate_spec(c.call, c.columns, c.where, functions) for c in node.aggregates]
     return aggregate.GroupAggregate(node.schema, state_of(node.input, node.keys), node.keys, specs, node.grid)
+
+
+@build.register
+def _(node: p.OverPartition, functions: Functions) -> Operator:
+    specs = [_aggregate_spec(c.over.call, c.columns, c.where, functions) for c in node.columns]
+    columns = [over.OverSpec(c.over, spec) for c, spec in zip(node.columns, specs, strict=True)]
+    kept = state_of(node.input, node.keys)
+    return over.OverPartition(node.schema, kept, node.order, node.ties, columns, node.grid)
 
 
 @build.register
@@ -207,6 +203,14 @@ def _(node: p.FollowedBy, functions: Functions) -> Operator:
         node.identity,
         node.numbers,
     )
+
+
+def _aggregate_spec(
+    call: AggregateCall, columns: tuple[str, ...], where: str | None, functions: Functions
+) -> aggregate.AggregateSpec:
+    user = functions.get(call.function)
+    made = user if isinstance(user, AggregateFunction) else None
+    return aggregate.AggregateSpec(call.function, columns, call.type, call.distinct, where, made, call.form)
 
 
 def state_of(node: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:

@@ -221,7 +221,7 @@ def build_signed(node: p.PhysicalNode, functions: Functions) -> SignedOperator:
             return _two_way(node, functions)
         case p.MultiwayJoin():
             return _many_way(node, functions)
-        case p.Deduplicate() | p.GroupAggregate() | p.OuterJoin() | p.SetOperation():
+        case p.Deduplicate() | p.GroupAggregate() | p.OverPartition() | p.OuterJoin() | p.SetOperation():
             return Waiting(node, functions)
         case p.RowWindow():
             operator = build(node, functions)

@@ -22,6 +22,7 @@ from midstream.algebra.plan import (
     Intersect,
     Join,
     MultiJoin,
+    Over,
     Project,
     Relation,
     RoutedJoin,
@@ -132,6 +133,9 @@ class Estimator:
                 return self._distinct(self.flow(inner), self._profile(inner))
             case Aggregate():
                 return self._aggregate(plan)
+            case Over(inner):
+                below = self.flow(inner)
+                return Flow(2 * below.rate, below.population, _width(plan.schema), below.hop)
             case Union(united):
                 flows = [self.flow(r) for r in united]
                 return Flow(sum(f.rate for f in flows), sum(f.population for f in flows), flows[0].width)
@@ -261,7 +265,7 @@ class Estimator:
                 return Cost(probed=below.rate, inserted=given.rate, given=given.rate, **_kept(given))
             case Join(kind="semi"):
                 return self._join_cost(plan)
-            case Join() | Difference() | Intersect() | Aggregate() | ToStream() | Window():
+            case Join() | Difference() | Intersect() | Aggregate() | Over() | ToStream() | Window():
                 return self._slice_cost(plan)
             case Sequence(first, second):
                 rates = self.flow(first).rate + self.flow(second).rate

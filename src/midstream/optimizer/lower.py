@@ -28,6 +28,7 @@ from midstream.algebra.plan import (
     Intersect,
     Join,
     MultiJoin,
+    Over,
     Project,
     Relation,
     RoutedJoin,
@@ -91,6 +92,8 @@ class _Lowering:
                 return _pruned(p.Deduplicate(whole.schema, whole), needed)
             case Aggregate():
                 return _pruned(self._aggregate(plan), needed)
+            case Over():
+                return _pruned(self._over(plan), needed)
             case Union(united):
                 return self._union(united, needed)
             case Difference(left, right):
@@ -205,6 +208,23 @@ class _Lowering:
         computed = p.Compute(schema, inner, named)
         keys = tuple(key.name for key in plan.keys)
         return p.GroupAggregate(plan.schema, computed, keys, tuple(aggregates), self.grid)
+
+    def _over(self, plan: Over) -> p.PhysicalNode:
+        """All columns of the input are kept: ties are broken by them."""
+        own = plan.input.schema.names
+        columns: dict[str, Expression] = {f.name: Column(f.name, f.type) for f in plan.input.schema}
+        keys = tuple(_argument(columns, key) for key in plan.keys)
+        order = tuple(p.OrderColumn(_argument(columns, o.key), o.descending, o.nulls == "FIRST") for o in plan.order)
+        computed = []
+        for over in plan.columns:
+            names = tuple(_argument(columns, a) for a in over.call.args)
+            where = None if over.call.where is None else _argument(columns, over.call.where)
+            computed.append(p.OverColumn(over, names, where))
+        inner = _arranged(self.visit(plan.input, frozenset(own)), own)
+        if len(columns) > len(own):
+            named = tuple(Named(name, expression) for name, expression in columns.items())
+            inner = p.Compute(pa.schema([pa.field(c.name, c.expression.type) for c in named]), inner, named)
+        return p.OverPartition(plan.schema, inner, keys, order, tuple(own), tuple(computed), self.grid)
 
     def _union(self, united: tuple[Relation, ...], needed: Names, asked: Asked = ()) -> p.PhysicalNode:
         places = [i for i, name in enumerate(united[0].schema.names) if name in needed] or [0]

@@ -7,6 +7,7 @@ from typing import ClassVar
 from typing import Literal as OneOf
 
 from midstream.algebra.expressions import AggregateCall, Column, Expression, Named, conjuncts
+from midstream.algebra.over import NamedOver, over_label
 from midstream.algebra.physical.base import Binary, Conjunction, PhysicalNode, Unary
 from midstream.algebra.windows import Hop
 
@@ -141,6 +142,47 @@ class MergedAggregate(GroupAggregate):
     @property
     def content(self) -> str:
         return self.whole
+
+
+@dataclass(frozen=True, slots=True)
+class OrderColumn:
+    """A column by which rows are in order."""
+
+    name: str
+    descending: bool
+    nulls_first: bool
+
+    def __str__(self) -> str:
+        return f"{self.name}{' DESC' if self.descending else ''}{' NULLS FIRST' if self.nulls_first else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class OverColumn:
+    """A function over the rows of a partition, of plain columns of its input."""
+
+    over: NamedOver
+    columns: tuple[str, ...]
+    where: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OverPartition(Unary):
+    """Every tuple of a piece of time, with functions of its partition; `ties` are columns that order what is equal."""
+
+    waits_for_frontier: ClassVar[bool] = True
+    keeps_valid_input: ClassVar[bool] = True
+
+    keys: tuple[str, ...]
+    order: tuple[OrderColumn, ...]
+    ties: tuple[str, ...]
+    columns: tuple[OverColumn, ...]
+    grid: Hop
+
+    @property
+    def label(self) -> str:
+        return (
+            f"{over_label(tuple(c.over for c in self.columns), self.keys, self.order)}; ties by {', '.join(self.ties)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from midstream.algebra.expressions import (
     NamedAggregate,
     conjuncts,
 )
+from midstream.algebra.over import NamedOver, OrderKey, over_label
 from midstream.algebra.placements import ARROWS, Placement
 from midstream.algebra.plan.base import (
     BinaryRelation,
@@ -182,6 +183,31 @@ class Aggregate(UnaryRelation):
     def label(self) -> str:
         parts = ["Aggregate", ", ".join(map(str, self.aggregates)), "by " + ", ".join(map(str, self.keys))]
         return " ".join(part for part in parts if part not in ("", "by "))
+
+
+@dataclass(frozen=True, slots=True)
+class Over(UnaryRelation):
+    """Every tuple of a snapshot with functions of those that equal it in the keys, in an order.
+
+    Tuples that the order holds equal follow one another by all columns of the input, ascending, nulls first.
+    """
+
+    keys: tuple[Expression, ...]
+    order: tuple[OrderKey, ...]
+    columns: tuple[NamedOver, ...]
+
+    def __post_init__(self) -> None:
+        require_unique(self.schema.names)
+        for read in (*self.keys, *(o.key for o in self.order), *(e for c in self.columns for e in c.reads)):
+            require_readable(read, self.input.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.input.schema, *(pa.field(c.name, c.type) for c in self.columns)])
+
+    @property
+    def label(self) -> str:
+        return over_label(self.columns, self.keys, self.order)
 
 
 @dataclass(frozen=True, slots=True)

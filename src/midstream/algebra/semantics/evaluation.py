@@ -23,6 +23,7 @@ from midstream.algebra.plan import (
     Intersect,
     Join,
     MultiJoin,
+    Over,
     Project,
     Relation,
     Select,
@@ -34,6 +35,7 @@ from midstream.algebra.plan import (
     instants,
 )
 from midstream.algebra.semantics.aggregates import aggregate_evaluator
+from midstream.algebra.semantics.over import over_evaluator
 from midstream.algebra.semantics.scalars import Evaluator, evaluator
 from midstream.algebra.semantics.sequences import Arrival, sequenced
 from midstream.algebra.semantics.values import Row, arrow_array, python_values, row_identity, row_order, time_ticks
@@ -222,6 +224,8 @@ class Oracle:
                 return lambda left, right: _without(left, _without(left, right))
             case Aggregate():
                 return self._aggregate(plan)
+            case Over():
+                return over_evaluator(plan, self.catalog)
             case Join(kind="semi" | "anti"):
                 return self._half_join(plan)
             case Join():

@@ -10,6 +10,7 @@ INNER = frozenset({"inner_join", "theta_join", "cross_join"})
 OUTER = frozenset({"left_join", "right_join", "full_join"})
 SET_OPERATIONS = frozenset({"union_all", "union", "except_all", "except", "intersect_all", "intersect"})
 AGGREGATION = frozenset({"group_by", "global_aggregate", "having", "filter", "distinct_aggregate"})
+PLACES = frozenset({"over", "limit"})
 SEQUENCES = frozenset({"followed_by", "asof_join"})
 TO_STREAM = frozenset({"istream", "dstream", "rstream"})
 
@@ -22,6 +23,7 @@ RELATIONAL = (
     | OUTER
     | SET_OPERATIONS
     | AGGREGATION
+    | PLACES
     | {"raw", "semi_join", "anti_join", "distinct", "subquery", "with"}
 )
 """What means the same as SQL over the windows' contents at each instant."""

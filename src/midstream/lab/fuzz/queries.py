@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from midstream.lab.fuzz.choices import Choices
 from midstream.lab.fuzz.expressions import COMPARISONS, INEXACT, Expressions, Value, both
+from midstream.lab.fuzz.over import draw_over, first_rows
 from midstream.lab.fuzz.sources import BOUNDED, ENDLESS, Leaf, Source, WindowChoice, draw_window, leaf_source
 from midstream.lab.fuzz.streams import StreamSpec
 
@@ -57,10 +58,16 @@ class Writer:
         elif self._chance("raw", 10):
             body = self._raw()
         else:
-            body = self._relation(depth=1, kinds=None)
+            body = self._first_rows(self._relation(depth=1, kinds=None))
         cql = self._to_stream(body.cql, form) if form else body.cql
         relational = not (form or sequence or self.windows_over_queries)
         return Query(cql, body.sql if relational else None, body.columns, tuple(self.leaves))
+
+    def _first_rows(self, body: Query) -> Query:
+        if any(column.kind == "inexact" for column in body.columns) or not self._chance("limit", 6):
+            return body
+        first = first_rows(body.columns, self.choices.integer(0, 4), self.choices.integer(0, 1))
+        return replace(body, cql=body.cql + first, sql=f"{body.sql}{first}")
 
     def _to_stream(self, cql: str, form: str) -> str:
         combined = any(f" {word} " in cql for word in ("UNION", "EXCEPT", "INTERSECT"))
@@ -120,6 +127,8 @@ class Writer:
         distinct = "DISTINCT " if self._chance("distinct", 5) else ""
         if e.allowed and not exact and not distinct and self.choices.chance(5):
             items.append(self.choices.choose(INEXACT)(e, 1))
+        if not exact and not distinct and self._chance("over", 5):
+            items.append(draw_over(e))
         return self._items(items, distinct), Value("", "", ""), _named(items)
 
     def _items(self, items: list[Value], distinct: str = "") -> Value:

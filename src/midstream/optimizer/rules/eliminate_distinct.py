@@ -10,6 +10,7 @@ from midstream.algebra.plan import (
     Intersect,
     Join,
     MultiJoin,
+    Over,
     Project,
     Relation,
     Select,
@@ -51,7 +52,9 @@ def key_of(plan: Relation) -> frozenset[str] | None:
             return key_of(inner) or frozenset(inner.schema.names)
         case Aggregate(keys=keys):
             return frozenset(k.name for k in keys)
-        case Select(inner) | Join(left=inner, kind="semi" | "anti") | Difference(inner) | Intersect(inner):
+        case (
+            Select(inner) | Over(inner) | Join(left=inner, kind="semi" | "anti") | Difference(inner) | Intersect(inner)
+        ):
             return key_of(inner)
         case Join(left, right, kind="inner" | "left" | "right" | "full" as kind):
             return _joined_key([left, right]) if kind in ("inner", "left") else None

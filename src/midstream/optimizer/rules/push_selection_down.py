@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from midstream.algebra.expressions import Expression, Named, columns_of, conjunction, conjuncts, substitute
-from midstream.algebra.plan import Aggregate, Distinct, Join, Project, Relation, Select, Stream, Window
+from midstream.algebra.expressions import Column, Expression, Named, columns_of, conjunction, conjuncts, substitute
+from midstream.algebra.plan import Aggregate, Distinct, Join, Over, Project, Relation, Select, Stream, Window
 from midstream.algebra.windows import Rows
 
 
@@ -41,6 +41,8 @@ def push_selection_down(plan: Relation) -> Relation:
             return Window(Select(inner, predicate), spec)
         case Select(Aggregate() as aggregate, predicate):
             return _below_aggregate(aggregate, predicate) or plan
+        case Select(Over() as over, predicate):
+            return _below_over(over, predicate) or plan
         case Select(Join(kind="inner") as join, predicate):
             return _below_inner_joins(join, predicate) or plan
         case Select(Join() as join, predicate):
@@ -62,6 +64,17 @@ def _below_aggregate(aggregate: Aggregate, predicate: Expression) -> Relation | 
     above = [p for p in conjuncts(predicate) if p not in below]
     inner = Select(aggregate.input, _through(conjunction(below), aggregate.keys))
     pushed = Aggregate(inner, aggregate.keys, aggregate.aggregates)
+    return Select(pushed, conjunction(above)) if above else pushed
+
+
+def _below_over(over: Over, predicate: Expression) -> Relation | None:
+    """What a condition on the keys leaves is whole partitions."""
+    keys = {k.name for k in over.keys if isinstance(k, Column)}
+    below = [p for p in conjuncts(predicate) if columns_of(p) and columns_of(p) <= keys]
+    if not below:
+        return None
+    above = [p for p in conjuncts(predicate) if p not in below]
+    pushed = over.with_inputs((Select(over.input, conjunction(below)),))
     return Select(pushed, conjunction(above)) if above else pushed
 
 

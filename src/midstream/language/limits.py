@@ -1,0 +1,186 @@
+"""ORDER BY, LIMIT, OFFSET and DISTINCT ON: the first rows of every snapshot.
+
+They are functions over the whole snapshot, or over its rows with equal keys, and a condition on what these give. An
+order without LIMIT says nothing: results come in the order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.types as kind
+from sqlglot import exp
+
+from midstream.algebra.expressions import AggregateCall, Call, Column, Expression, Literal, Named, conjunction
+from midstream.algebra.over import NamedOver, OrderKey
+from midstream.algebra.plan import Over, Project, Relation, Select
+from midstream.algebra.types import BOOLEAN, INTEGER, TEXT
+from midstream.language.binding import Binding, match_name
+from midstream.language.literals import coerce
+from midstream.language.nodes import Node
+from midstream.language.over import Change, order_key, ordered_by
+from midstream.language.scalars import ScalarBinder
+from midstream.language.scope import Scope
+from midstream.language.subqueries import Items
+from midstream.language.windows import require_window
+
+FIRST, PLACE, RANK = "#first", "#place", "#rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many rows are left out, and how many are wanted of those that follow; `ties` adds the equals of the last."""
+
+    skipped: int
+    count: int | None
+    ties: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which of its rows a SELECT gives: a condition, the keys of DISTINCT ON, an order, and a limit."""
+
+    qualify: Expression | None
+    on: tuple[Expression, ...] | None
+    order: tuple[OrderKey, ...]
+    limit: Limit | None
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        """What is looked at to tell."""
+        qualify = () if self.qualify is None else (self.qualify,)
+        return (*qualify, *(self.on or ()), *(o.key for o in self.order))
+
+    def changed(self, change: Change) -> Wanted:
+        """The same of values that are changed."""
+        return Wanted(
+            None if self.qualify is None else change(self.qualify),
+            None if self.on is None else tuple(map(change, self.on)),
+            tuple(replace(o, key=change(o.key)) for o in self.order),
+            self.limit,
+        )
+
+
+def wanted_of(node: exp.Select, select: ScalarBinder, items: Items, shorthands: dict[str, Node]) -> Wanted:
+    """What QUALIFY, DISTINCT ON, ORDER BY and LIMIT of a SELECT say, whose items are bound already."""
+
+    def binder(clause: str) -> ScalarBinder:
+        made = ScalarBinder(select.binding, select.scope, clause, select.aggregates, select.subqueries, select.overs)
+        made.shorthands, made.places = shorthands, select.places
+        return made
+
+    def key(one: Node, clause: str) -> Expression:
+        place = position_of(select.binding, one, len(items))
+        if place is None and isinstance(one, exp.Column) and not one.args.get("table"):
+            found = match_name(one.this, [name for name, _ in items])
+            place = next((i for i, (name, _) in enumerate(items) if name in found), None)
+        value = binder(clause).bind(one) if place is None else items[place][1]
+        return coerce(value, TEXT) if kind.is_null(value.type) else value
+
+    distinct, qualify = node.args.get("distinct"), node.args.get("qualify")
+    on = None if distinct is None else distinct.args.get("on")
+    return Wanted(
+        None if qualify is None else binder("QUALIFY").condition(qualify.this),
+        None if on is None else tuple(key(one, "DISTINCT ON") for one in on.expressions),
+        tuple(ordered_by(one, key(one.this, "ORDER BY")) for one in node.args.get("order") or ()),
+        limit_of(select.binding, node),
+    )
+
+
+def limit_of(binding: Binding, node: Node) -> Limit | None:
+    """What LIMIT, OFFSET and FETCH say; None if there are none of them."""
+    count, skipped = node.args.get("limit"), node.args.get("offset")
+    if count is None and skipped is None:
+        return None
+    wanted = None if count is None else _rows(binding, count)
+    ties = bool(node.args.get("ties"))
+    if ties and node.args.get("order") is None:
+        raise binding.error("WITH TIES needs an ORDER BY", count)
+    return Limit(0 if skipped is None else _rows(binding, skipped), wanted, ties)
+
+
+def _rows(binding: Binding, node: Node) -> int:
+    text = node.this if isinstance(node, exp.Literal) and not node.args.get("is_string") else ""
+    if not str(text).isdecimal() or len(str(text)) > 18:
+        raise binding.error("LIMIT and OFFSET take a whole number that is written out", node)
+    return int(text)
+
+
+def limited(binding: Binding, relation: Relation, order: Sequence[OrderKey], limit: Limit | None) -> Relation:
+    """The rows that LIMIT leaves, with columns for their places."""
+    if limit is None:
+        return relation
+    require_window(binding, relation, "LIMIT")
+    columns = [NamedOver(PLACE, AggregateCall("row_number", (), INTEGER))]
+    conditions = []
+    if limit.skipped:
+        conditions.append(_compared(">", PLACE, limit.skipped))
+    if limit.count is not None:
+        if limit.ties:
+            columns.append(NamedOver(RANK, AggregateCall("rank", (), INTEGER)))
+        conditions.append(_compared("<=", RANK if limit.ties else PLACE, limit.skipped + limit.count))
+    return Select(Over(relation, (), tuple(order), tuple(columns)), conjunction(conditions))
+
+
+def first_of_each(
+    binding: Binding, relation: Relation, keys: Sequence[Expression], order: Sequence[OrderKey]
+) -> Relation:
+    """The first row of those with equal keys, with a column that says so."""
+    require_window(binding, relation, "DISTINCT ON")
+    first = NamedOver(FIRST, AggregateCall("row_number", (), INTEGER))
+    rest = tuple(o for o in order if o.key not in keys)
+    return Select(Over(relation, tuple(keys), rest, (first,)), _compared("<=", FIRST, 1))
+
+
+def limited_result(binding: Binding, plan: Relation, node: Node) -> Relation:
+    """A finished result, of which LIMIT leaves some rows; ORDER BY names its columns."""
+    limit, keys = limit_of(binding, node), node.args.get("order") or []
+    scope = Scope(binding)
+    scope.add("result", plan, plan.schema.names, node)
+    binder = ScalarBinder(binding, scope, "ORDER BY")
+    order = [OrderKey(c, *way) for c, way in (_result_key(binder, plan, key) for key in keys)]
+    if limit is None:
+        return plan
+    columns = tuple(Named(f.name, Column(f.name, f.type)) for f in plan.schema)
+    return Project(limited(binding, plan, order, limit), columns)
+
+
+def limited_distinct(
+    binding: Binding, plan: Relation, columns: Sequence[Named], wanted: Wanted, node: Node
+) -> Relation:
+    """A distinct result, of which LIMIT leaves some rows; ORDER BY can only mean what is selected."""
+    if wanted.limit is None:
+        return plan
+    selected = {c.expression: Column(c.name, c.expression.type) for c in columns}
+    for key, written in zip(wanted.order, node.args.get("order") or (), strict=True):
+        if key.key not in selected:
+            hint = "select the key too"
+            raise binding.error("a distinct result can only be ordered by what it selects", written, hint=hint)
+    order = [replace(key, key=selected[key.key]) for key in wanted.order]
+    kept = tuple(Named(c.name, Column(c.name, c.expression.type)) for c in columns)
+    return Project(limited(binding, plan, order, wanted.limit), kept)
+
+
+def _result_key(binder: ScalarBinder, plan: Relation, key: Node) -> tuple[Expression, tuple[bool, str]]:
+    found = order_key(binder, key)
+    place = position_of(binder.binding, key.this, len(plan.schema))
+    if place is not None:
+        field = plan.schema.field(place)
+        return Column(field.name, field.type), (found.descending, found.nulls)
+    return found.key, (found.descending, found.nulls)
+
+
+def position_of(binding: Binding, node: Node, count: int) -> int | None:
+    """The item that a plain number in ORDER BY stands for, counted from zero; None if it is no number."""
+    if not isinstance(node, exp.Literal) or node.args.get("is_string") or not node.this.isdecimal():
+        return None
+    number = int(node.this[:9])
+    if not 1 <= number <= count:
+        raise binding.error(f"SELECT has no item {node.this[:9]}", node, hint=f"it has {count}")
+    return number - 1
+
+
+def _compared(function: str, name: str, number: int) -> Expression:
+    return Call(function, (Column(name, pa.int64()), Literal(number, INTEGER)), BOOLEAN)

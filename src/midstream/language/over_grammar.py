@@ -1,0 +1,138 @@
+"""The grammar of orders and of OVER: partitions, frames, and windows that have a name."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from midstream.language.grammar import NAMES, Grammar
+from midstream.language.nodes import Node, at
+
+PREDICATE = 4
+"""How tight comparisons bind: what stands before IN in POSITION, or before AND in a frame, binds tighter."""
+
+UNITS = ("ROWS", "RANGE", "GROUPS")
+
+
+class OverGrammar(Grammar):
+    """Reads what stands behind ORDER BY and OVER."""
+
+    def value(self, power: int = 0) -> Node:
+        """A value, read by the grammar of values."""
+        raise NotImplementedError
+
+    def values(self) -> list[Node]:
+        """One or more values, separated by commas."""
+        found = [self.value()]
+        while self.take(TokenType.COMMA):
+            found.append(self.value())
+        return found
+
+    def order_keys(self) -> list[Node]:
+        """`BY key [ASC | DESC] [NULLS FIRST | LAST], …`, after ORDER."""
+        self.need_word("BY")
+        keys = [self._order_key()]
+        while self.take(TokenType.COMMA):
+            keys.append(self._order_key())
+        return keys
+
+    def _order_key(self) -> Node:
+        token = self._curr
+        key = self.value()
+        way = self.take_word("ASC", "DESC")
+        made = exp.Ordered(this=key, desc=bool(way and way.text.upper() == "DESC"))
+        if self.take_word("NULLS"):
+            nulls = self.take_word("FIRST", "LAST") or self.expected("FIRST or LAST")
+            made.set("nulls", nulls.text.upper())
+        return at(made, token)
+
+    def begins_over(self) -> bool:
+        """Whether OVER comes next, and is no alias."""
+        return self.peek_word("OVER") and self._next.token_type in (TokenType.L_PAREN, *NAMES)
+
+    def over(self) -> Node:
+        """`w` or `([w] [PARTITION BY …] [ORDER BY …] [frame])`, after OVER."""
+        token = self._curr
+        if self.peek(*NAMES):
+            return at(exp.Window(alias=self.identifier("the name of a window")), token)
+        self.need(TokenType.L_PAREN, "(")
+        made = at(exp.Window(), token)
+        if self.peek(*NAMES) and not self.peek_word("PARTITION", *UNITS):
+            made.set("alias", self.identifier("the name of a window"))
+        if self.take_word("PARTITION"):
+            self.need_word("BY")
+            made.set("partition_by", self.values())
+        if self.take(TokenType.ORDER_BY):
+            made.set("order", self.order_keys())
+        if self.peek_word(*UNITS):
+            made.set("spec", self._frame())
+        self.need(TokenType.R_PAREN, "PARTITION BY, ORDER BY, a frame or )")
+        return made
+
+    def _frame(self) -> Node:
+        token = self._curr
+        self._advance()
+        made = at(exp.WindowSpec(kind=token.text.lower(), end="CURRENT ROW"), token)
+        if self.take(TokenType.BETWEEN):
+            self._bound(made, "start")
+            self.need(TokenType.AND, "AND and the end of the frame")
+            self._bound(made, "end")
+        else:
+            self._bound(made, "start")
+        if self.peek_word("EXCLUDE"):
+            self.fail("EXCLUDE is not supported", hint="a frame is all rows between its two ends")
+        return made
+
+    def _bound(self, frame: Node, which: str) -> None:
+        if self.take_word("CURRENT"):
+            self.need_word("ROW")
+            frame.set(which, "CURRENT ROW")
+            return
+        frame.set(which, "UNBOUNDED" if self.take_word("UNBOUNDED") else self.value(PREDICATE + 1))
+        side = self.take_word("PRECEDING", "FOLLOWING") or self.expected("PRECEDING or FOLLOWING")
+        frame.set(f"{which}_side", side.text.upper())
+
+    def named_windows(self) -> list[Node]:
+        """`w AS (…), …`, after WINDOW."""
+        found: list[Node] = []
+        while not found or self.take(TokenType.COMMA):
+            name = self.identifier("a name after WINDOW")
+            self.need(TokenType.ALIAS, "AS")
+            found.append(exp.Alias(this=self.over(), alias=name))
+        return found
+
+    def rows_wanted(self, made: Node) -> None:
+        """`ORDER BY … LIMIT n [WITH TIES] OFFSET m`, or `OFFSET m ROWS FETCH FIRST n ROWS ONLY`."""
+        token = self._curr
+        found: dict[str, object] = {}
+        if self.take(TokenType.ORDER_BY):
+            found["order"] = self.order_keys()
+        while self.peek(TokenType.LIMIT) or self.peek_word("OFFSET", "FETCH"):
+            word = self._curr.text.upper()
+            self._advance()
+            if word == "FETCH":
+                self.take_word("FIRST", "NEXT") or self.expected("FIRST or NEXT")
+                one = self.peek_word("ROW", "ROWS")
+                found["limit"] = exp.Literal.number(1) if one else self.value()
+                self.take_word("ROW", "ROWS")
+                found["ties"] = not self.take_word("ONLY") and self._ties(needed=True)
+            elif word == "OFFSET":
+                found["offset"] = self.value()
+                self.take_word("ROW", "ROWS")
+            elif not self.take(TokenType.ALL):
+                found["limit"] = self.value()
+                found["ties"] = self._ties()
+        if found and any(made.args.get(key) is not None for key in ("order", "limit", "offset")):
+            self.fail("this query has an order already", token, hint="make it a sub-query: SELECT * FROM (…) …")
+        for key, value in found.items():
+            made.set(key, value)
+        if found:
+            made.meta["order"] = token.start
+
+    def _ties(self, needed: bool = False) -> bool:
+        if not self.take(TokenType.WITH):
+            if needed:
+                self.expected("ONLY or WITH TIES")
+            return False
+        self.need_word("TIES")
+        return True

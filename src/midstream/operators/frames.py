@@ -1,0 +1,164 @@
+"""The places of rows in their partitions, and the frames around them, as numbers of places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.over import Frame, NamedOver
+from midstream.errors import InternalError
+from midstream.operators.elements import Indices, Mask
+from midstream.operators.vectors import Numbers, gather, numbers_of, validity_of
+
+Bounds = tuple[Indices, Indices]
+"""Where something begins for each place, and the place behind its end."""
+
+
+class Places:
+    """Rows on pieces of time, by piece and then in order: a partition is what lies on one piece."""
+
+    def __init__(self, row: Indices, piece: Indices, peers: Indices) -> None:
+        self.row = row
+        self.piece = piece
+        self.here = np.arange(len(row))
+        new = np.ones(len(row), bool)
+        new[1:] = piece[1:] != piece[:-1]
+        self.start, self.end = _bounds(new)
+        new[1:] |= peers[1:] != peers[:-1]
+        self.peer_start, self.peer_end = _bounds(new)
+        self.group = np.cumsum(new) - 1
+        self.group_starts = np.append(np.flatnonzero(new), len(row))
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def _bounds(new: Mask) -> Bounds:
+    """Where runs begin and end, for each place."""
+    at, number = np.flatnonzero(new), np.cumsum(new) - 1
+    return at[number], np.append(at[1:], len(new))[number]
+
+
+def ranking(function: str, places: Places, buckets: int) -> pa.Array:
+    """A function of places alone."""
+    number, rank, size = places.here - places.start, places.peer_start - places.start, places.end - places.start
+    match function:
+        case "row_number":
+            return pa.array(number + 1)
+        case "rank":
+            return pa.array(rank + 1)
+        case "dense_rank":
+            return pa.array(places.group - places.group[places.start] + 1)
+        case "percent_rank":
+            return pa.array(rank / np.maximum(size - 1, 1))
+        case "cume_dist":
+            return pa.array((places.peer_end - places.start) / size)
+        case "ntile":
+            least, larger = size // buckets, size % buckets
+            within = larger * (least + 1)
+            late = larger + (number - within) // np.maximum(least, 1)
+            return pa.array(np.where(number < within, number // (least + 1), late) + 1)
+    raise InternalError(f"no function {function} of places")
+
+
+def neighbour(over: NamedOver, columns: Sequence[pa.Array], places: Places) -> pa.Array:
+    """The value some places before or after, or the default."""
+    distance = over.number
+    known = _known(over, columns[0], places) if distance else places.here
+    if over.call.function == "lag":
+        number = np.searchsorted(known, places.here, "left") - distance
+    else:
+        number = np.searchsorted(known, places.here, "right") + distance - 1
+    if not distance:
+        number = places.here
+    return _values(columns, places, *_within(known, number, places.start, places.end))
+
+
+def picked(over: NamedOver, column: pa.Array, places: Places, frame: Bounds) -> pa.Array:
+    """The value of the first, the last or another place of every frame."""
+    known = _known(over, column, places)
+    if over.call.function == "last_value":
+        number = np.searchsorted(known, frame[1], "left") - 1
+    else:
+        number = np.searchsorted(known, frame[0], "left")
+        number += over.number - 1 if over.call.function == "nth_value" else 0
+    return _values([column], places, *_within(known, number, *frame))
+
+
+def _known(over: NamedOver, column: pa.Array, places: Places) -> Indices:
+    """The places that are looked at."""
+    valid = validity_of(column) if over.known else None
+    return places.here if valid is None else np.flatnonzero(valid[places.row])
+
+
+def _within(known: Indices, number: Indices, low: Indices, high: Indices) -> tuple[Indices, Mask]:
+    """The known places of these numbers, and whether there are such within the bounds."""
+    there = (number >= 0) & (number < len(known))
+    at = known[np.where(there, number, 0)] if len(known) else np.zeros(len(number), np.intp)
+    return at, there & (at >= low) & (at < high)
+
+
+def _values(columns: Sequence[pa.Array], places: Places, at: Indices, there: Mask) -> pa.Array:
+    """Values of the first column at places; elsewhere the second column's own, if there is one."""
+    if len(columns) < 2:
+        return columns[0].take(pa.array(places.row[at], mask=~there))
+    both = pa.concat_arrays([columns[0], columns[1].cast(columns[0].type)])
+    return gather(both, np.where(there, places.row[at], len(columns[0]) + places.row))
+
+
+def frame_of(frame: Frame, places: Places, by: tuple[pa.Array, bool] | None) -> Bounds:
+    """Where the frame of every place begins and ends; `by` is the order's first column, and whether it descends."""
+    low = _edge(frame, frame.start, places, by, False)
+    return low, np.maximum(low, _edge(frame, frame.end, places, by, True))
+
+
+def _edge(
+    frame: Frame, distance: float | int | None, places: Places, by: tuple[pa.Array, bool] | None, end: bool
+) -> Indices:
+    if distance is None:
+        return places.end if end else places.start
+    if frame.unit == "rows":
+        return np.clip(places.here + int(distance) + end, places.start, places.end)
+    if frame.unit == "groups":
+        last = places.group[places.end - 1] + 1
+        number = np.clip(places.group + int(distance) + end, places.group[places.start], last)
+        found: Indices = places.group_starts[number]
+        return found
+    if not distance:
+        return places.peer_end if end else places.peer_start
+    assert by is not None
+    return _by_value(distance, places, *by, end)
+
+
+def _by_value(distance: float | int, places: Places, column: pa.Array, descending: bool, end: bool) -> Indices:
+    """The first place whose value is not less than a place's value and a distance, or the first that is greater."""
+    found = (places.peer_end if end else places.peer_start).copy()
+    numbers, valid = numbers_of(column), validity_of(column)
+    known = np.ones(len(column), bool) if valid is None else valid
+    if numbers.dtype.kind == "f":
+        known = known & ~np.isnan(numbers)
+    at = places.here[known[places.row]]
+    values = _signed(numbers, known, distance, descending)[places.row[at]]
+    both = np.unique(np.concatenate([values, values + distance]), return_inverse=True)[1]
+    scale = len(both) + 1
+    partition = places.start[at] * scale
+    keys, wanted = partition + both[: len(at)], partition + both[len(at) :]
+    number = np.searchsorted(keys, wanted, "right" if end else "left")
+    # The known places of a partition are neighbours, so they can be counted from its first one.
+    first = np.searchsorted(keys, partition, "left")
+    found[at] = at[np.minimum(first, len(at) - 1)] + number - first
+    return found
+
+
+def _signed(numbers: Numbers, known: Mask, distance: float | int, descending: bool) -> Numbers:
+    """Numbers that ascend in the order, wide enough for the distance to be added."""
+    if numbers.dtype.kind == "f":
+        wide: Numbers = numbers.astype(np.float64)
+    else:
+        largest = (
+            max((abs(int(n)) for n in (numbers[known].min(), numbers[known].max())), default=0) if known.any() else 0
+        )
+        wide = numbers.astype(object if largest + abs(distance) >= 2**62 else np.int64)
+    return -wide if descending else wide

@@ -1,0 +1,158 @@
+"""OVER, piece of time by piece of time.
+
+Between two changes of a partition the functions over its rows do not change. So a row has a place among the others of
+its partition on every piece that it covers, and all pieces are looked at together: rows in order, once per piece.
+Neighbouring pieces on which a row has the same values are given as one.
+
+A row counts for those rows whose frame it lies in. Frames begin and end in the order of their rows, so these are
+neighbours, as pieces of time are that an element covers: what aggregates over time can do, they can do over frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.over import NEIGHBOURS, PICKS, RANKINGS, Frame, NamedOver
+from midstream.algebra.physical import OrderColumn
+from midstream.algebra.windows import Hop
+from midstream.operators.aggregate import AggregateSpec, InMemory, value_of
+from midstream.operators.borrowed_aggregates import portions
+from midstream.operators.elements import Elements, Indices
+from midstream.operators.frames import Places, frame_of, neighbour, picked, ranking
+from midstream.operators.ordering import group_rows, total_order
+from midstream.operators.parts import Layout
+from midstream.operators.slices import KeyedSliceOperator
+from midstream.operators.state.alive import Alive, Stored
+from midstream.operators.state.sorted_state import SortedState
+from midstream.operators.sweep import Sweep, sweep
+from midstream.operators.vectors import gather
+
+
+@dataclass(frozen=True, slots=True)
+class OverSpec:
+    """A function over a partition, and the columns of the operator's input that it looks at."""
+
+    over: NamedOver
+    columns: AggregateSpec
+
+
+class OverPartition(KeyedSliceOperator):
+    """Every row with functions of those that are valid with it and equal it in the keys of its state."""
+
+    name = "over"
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        kept: SortedState,
+        order: Sequence[OrderColumn],
+        ties: Sequence[str],
+        specs: Sequence[OverSpec],
+        grid: Hop,
+    ) -> None:
+        super().__init__(schema, (kept,), grid)
+        self.order = tuple(order)
+        self.ties = tuple(ties)
+        self.specs = tuple(specs)
+
+    def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
+        self.refuse_more_than_memory("the rows of one partition", stored[0].size())
+        yield from self.answers([part.alive() for part in stored], start, end)
+
+    def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
+        rows = alive[0].elements
+        keys = [rows.columns.column(name) for name in self.kept[0].key]
+        groups = group_rows(keys)[0] if keys else np.zeros(len(rows), np.intp)
+        pieces = sweep(groups, rows.valid_from, rows.valid_to)
+        ordered, peers = self._in_order(rows.columns)
+        for row, piece in portions(ordered, pieces):
+            places = Places(row, piece, peers[row])
+            known: dict[object, Any] = {}
+            yield self._joined(rows, pieces, places, [self._value(spec, rows, places, known) for spec in self.specs])
+
+    def _in_order(self, columns: pa.RecordBatch) -> tuple[Indices, Indices]:
+        """The rows in their order, and for each row a number that is that of the rows the order holds equal to it."""
+        count = columns.num_rows
+        leading = [_ranks(columns.column(key.name), key) for key in self.order]
+        order = total_order([columns.column(name) for name in self.ties], leading)
+        ordered = np.arange(count) if order is None else order
+        new = np.zeros(count, bool)
+        for ranks in leading:
+            there = ranks[ordered]
+            new[1:] |= there[1:] != there[:-1]
+        peers = np.empty(count, np.intp)
+        peers[ordered] = np.cumsum(new)
+        return ordered, peers
+
+    def _value(self, spec: OverSpec, rows: Elements, places: Places, known: dict[object, Any]) -> pa.Array:
+        over, columns = spec.over, [rows.columns.column(name) for name in spec.columns.columns]
+        function = over.call.function
+        if function in RANKINGS:
+            return ranking(function, places, over.number).cast(over.type)
+        if function in NEIGHBOURS:
+            return neighbour(over, columns, places)
+        frame = self._frame(over.frame, rows.columns, places)
+        if function in PICKS:
+            return picked(over, columns[0], places, frame)
+        return _aggregated(spec.columns, rows.columns, places, frame, known.setdefault(over.frame, {}))
+
+    def _frame(self, frame: Frame, columns: pa.RecordBatch, places: Places) -> tuple[Indices, Indices]:
+        key = self.order[0] if self.order else None
+        by = None if key is None else (columns.column(key.name), key.descending)
+        return frame_of(frame, places, by)
+
+    def _joined(self, rows: Elements, pieces: Sweep, places: Places, values: list[pa.Array]) -> Elements:
+        """The rows with their values, over neighbouring pieces on which these are the same."""
+        order = np.lexsort((places.piece, places.row))
+        row, piece = places.row[order], places.piece[order]
+        same = group_rows(values)[0][order]
+        fresh = np.ones(len(order), bool)
+        fresh[1:] = (row[1:] != row[:-1]) | (piece[1:] != piece[:-1] + 1) | (same[1:] != same[:-1])
+        at = np.flatnonzero(fresh)
+        last = np.append(at[1:], len(order)) - 1
+        own = [gather(rows.columns.column(name), row[at]) for name in self.ties]
+        batch = pa.RecordBatch.from_arrays([*own, *(gather(v, order[at]) for v in values)], schema=self.schema)
+        return Elements(batch, pieces.starts[piece[at]], pieces.ends[piece[last]])
+
+
+def _ranks(column: pa.Array, key: OrderColumn) -> Indices:
+    """Numbers in the order that a key asks for."""
+    order = total_order([column])
+    ordered = np.arange(len(column)) if order is None else order
+    codes = group_rows([column])[0][ordered]
+    ranks = np.empty(len(column), np.int64)
+    ranks[ordered] = np.cumsum(np.append([0], codes[1:] != codes[:-1]))
+    if key.descending:
+        ranks = -ranks
+    if column.null_count:
+        nulls = column.is_null().to_numpy(zero_copy_only=False)
+        ranks[nulls] = -len(column) if key.nulls_first else len(column)
+    return ranks
+
+
+def _aggregated(
+    spec: AggregateSpec,
+    columns: pa.RecordBatch,
+    places: Places,
+    frame: tuple[Indices, Indices],
+    known: dict[object, Any],
+) -> pa.Array:
+    """An aggregate of every frame: a place counts for those whose frames have begun, and not ended, before it."""
+    low, high = frame
+    first, last = np.searchsorted(high, places.here, "right"), np.searchsorted(low, places.here, "right")
+    counted = np.flatnonzero(first < last)
+    first, last, none = first[counted], last[counted], np.empty(0, np.intp)
+    names = [name for name in dict.fromkeys((*spec.columns, spec.where)) if name is not None] or columns.schema.names[
+        :1
+    ]
+    taken = [gather(columns.column(name), places.row[counted]) for name in names]
+    batch = pa.RecordBatch.from_arrays(taken, names=names)
+    pieces = Sweep(np.zeros(len(places), np.intp), places.here, places.here + 1, first, last)
+    layout = Layout(pieces, np.zeros(len(counted), np.intp), np.arange(len(counted)), none, none)
+    rows = InMemory(Elements(batch, first, last), layout, batch.slice(0, 0))
+    return value_of(spec, rows, batch.schema, known)
