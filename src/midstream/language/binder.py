@@ -155,6 +155,8 @@ class QueryBinder:
         items = self.items(node, binder)
         having = self._having(node, aggregates, binder)
         wanted = wanted_of(node, binder, items, _shorthands(node))
+        if wanted.qualify is not None and not overs.calls:
+            raise self.binding.error("QUALIFY needs OVER", node.args["qualify"], hint="filter tuples with WHERE")
         aggregates.brought = attached.columns() | overs.names()
 
         def over(value: Expression) -> Expression:

@@ -76,7 +76,7 @@ class Overs:
             if replace(known, name="") == made:
                 return Column(known.name, known.type)
         number = sum(map(len, self.calls.values())) + 1
-        calls.append(replace(made, name=f"{made.text} over {number}"))
+        calls.append(replace(made, name=f"{made.call.function} over {number}"))
         return Column(calls[-1].name, made.type)
 
     def names(self) -> frozenset[str]:
