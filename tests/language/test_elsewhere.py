@@ -24,7 +24,6 @@ def refusal(cql: str) -> ms.QueryError:
         ("window(ts, 10)", "[TUMBLE"),
         ("hop(ts, 10)", "[HOP"),
         ("session_window(ts, 10)", "sessions begin and end"),
-        ("row_number()", "OVER (PARTITION BY k ORDER BY v)"),
         ("top(3)", "LIMIT n"),
         ("random()", "repeated"),
         ("now()", "time column"),
