@@ -98,9 +98,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "put conditions on groups into HAVING.",
         ),
         Example(
-            lambda: ms.run("SELECT k FROM A [RANGE 5] ORDER BY k", STREAMS),
-            "a clause that has no meaning for a result without an end.",
-            "leave it out; order rows where they are read.",
+            lambda: ms.run("SELECT k FROM A ORDER BY k LIMIT 3", STREAMS),
+            "of a stream without a window every row that ever came could be one of the first.",
+            "give the stream a window.",
         ),
     ),
     "InputError": (

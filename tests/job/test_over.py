@@ -59,4 +59,4 @@ def test_a_restart_in_other_slots_changes_no_place(query, tmp_path):
 def test_partitions_lie_in_different_slots(tmp_path):
     question = ask(RANKED, tables())
     chain = Chain(question.plan, question.catalog, tmp_path, slots=3)
-    assert len(chain.query.staged.stages) == 1
+    assert chain.query.staged.stages == 1

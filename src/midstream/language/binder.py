@@ -31,10 +31,10 @@ from midstream.language.binding import Binding, match_name
 from midstream.language.grammar import DEEPEST_QUERY
 from midstream.language.limits import Wanted, first_of_each, limited, limited_distinct, limited_result, wanted_of
 from midstream.language.literals import coerce
-from midstream.language.nodes import Node
+from midstream.language.nodes import Node, flatten
 from midstream.language.outputs import item_name, unique_names
 from midstream.language.over import Overs, narrowed
-from midstream.language.scalars import ScalarBinder, flatten
+from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sequences import push_conditions
 from midstream.language.set_operations import combine

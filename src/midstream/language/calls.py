@@ -49,12 +49,8 @@ class CallBinder(ValueBinder, Protocol):
     aggregates: Aggregates | None
     overs: Overs | None
 
-    def inside_over(self) -> ValueBinder:
-        """A binder for what OVER looks at."""
-        ...
-
-    def inside_aggregate(self) -> ValueBinder:
-        """A binder for what an aggregate is applied to."""
+    def inside(self, clause: str, aggregates: Aggregates | None = None) -> ValueBinder:
+        """A binder for what a call of an aggregate, or with OVER, looks at."""
         ...
 
 
@@ -180,7 +176,7 @@ def _aggregate(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression
             "an aggregate": "aggregate in a sub-query first, then aggregate over it",
         }.get(binder.clause)
         raise binder.binding.error(f"aggregates are not allowed in {binder.clause}: {node.name}", node, hint=hint)
-    return binder.aggregates.add(node, name, binder.inside_aggregate())
+    return binder.aggregates.add(node, name, binder.inside("an aggregate"))
 
 
 def _over(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression:
@@ -192,7 +188,7 @@ def _over(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression:
         if binder.clause in ("WHERE", "HAVING"):
             hint = "write its condition in QUALIFY, or in the WHERE of a query around this one"
         raise binder.binding.error(f"OVER is not allowed in {binder.clause}", node, hint=hint)
-    return binder.overs.add(node, name, binder.inside_over)
+    return binder.overs.add(node, name, lambda: binder.inside("OVER", binder.aggregates))
 
 
 def _unknown_function(binder: ValueBinder, node: exp.Anonymous) -> Exception:

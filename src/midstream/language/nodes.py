@@ -48,3 +48,16 @@ def at(node: N, token: Token) -> N:
     """The node, placed at a token."""
     node.meta["start"] = token.start
     return node
+
+
+def flatten(node: Node, connector: type[Node]) -> list[Node]:
+    """The parts of a chain of ANDs or ORs, left to right."""
+    parts: list[Node] = []
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        if type(top) is connector:
+            stack += [top.expression, top.this]
+        else:
+            parts.append(top)
+    return parts

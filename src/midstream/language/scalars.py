@@ -26,7 +26,7 @@ from midstream.language.calls import bind_call
 from midstream.language.casting import bind_cast
 from midstream.language.grammar import DEEPEST
 from midstream.language.literals import coerce
-from midstream.language.nodes import Node, place
+from midstream.language.nodes import Node, flatten, place
 from midstream.language.over import Overs
 from midstream.language.scope import Scope
 
@@ -338,16 +338,12 @@ class ScalarBinder:
     def _cast(self, node: exp.Cast) -> Expression:
         return bind_cast(self, node)
 
-    def inside_aggregate(self) -> ScalarBinder:
-        """A binder for what an aggregate is applied to."""
-        inner = ScalarBinder(self.binding, self.scope, "an aggregate")
+    def inside(self, clause: str, aggregates: Aggregates | None = None) -> ScalarBinder:
+        """A binder for what a call of an aggregate, or with OVER, looks at."""
+        inner = ScalarBinder(self.binding, self.scope, clause, aggregates)
         inner._depth = self._depth
-        return inner
-
-    def inside_over(self) -> ScalarBinder:
-        """A binder for what OVER looks at: rows, or groups where there are any."""
-        inner = ScalarBinder(self.binding, self.scope, "OVER", self.aggregates)
-        inner._depth, inner.places = self._depth, self.places
+        if aggregates is not None:
+            inner.places = self.places
         return inner
 
     def _function(self, node: exp.Anonymous) -> Expression:
@@ -390,19 +386,6 @@ BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
     exp.TryCast: ScalarBinder._cast,
     exp.Anonymous: ScalarBinder._function,
 }
-
-
-def flatten(node: Node, connector: type[Node]) -> list[Node]:
-    """The parts of a chain of ANDs or ORs, left to right."""
-    parts: list[Node] = []
-    stack = [node]
-    while stack:
-        top = stack.pop()
-        if type(top) is connector:
-            stack += [top.expression, top.this]
-        else:
-            parts.append(top)
-    return parts
 
 
 def _is_temporal(type_: pa.DataType) -> bool:
