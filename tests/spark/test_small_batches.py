@@ -106,7 +106,9 @@ def small(**options: Any) -> SmallBatches:
 
 def test_a_batch_is_taken_by_the_driver_if_its_plan_states_few_bytes():
     reports = small().run(batch(), framed(1000))
-    assert reports is not None and [r.ran_on.place for r in reports] == [DRIVER] and reports[0].streams.rows == {"A": 10}
+    assert (
+        reports is not None and [r.ran_on.place for r in reports] == [DRIVER] and reports[0].streams.rows == {"A": 10}
+    )
     assert small().run(batch(), framed(1001)) is None
 
 
