@@ -16,6 +16,7 @@ import pytest
 
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.sinks import Delivery, connect
+from midstream.connectors import registry
 from midstream.connectors.forms import Form
 from midstream.connectors.sink import deliver
 from midstream.errors import JobError
@@ -193,6 +194,13 @@ def test_two_rows_of_one_key_are_refused_with_the_key(tmp_path):
         deliver(sink, rows, delivery())
 
 
+def test_a_row_without_a_key_is_refused_by_the_name_of_its_column(tmp_path):
+    sink = connect("sqlite", path=str(tmp_path / "out.db"), table="t", form="current", key=["k"])
+    rows = pa.table({"k": pa.array([None], pa.int64()), "valid_from": [1], "valid_to": pa.array([None], pa.int64())})
+    with pytest.raises(JobError, match="cannot have a row whose key k is null"):
+        deliver(sink, rows, delivery())
+
+
 def test_a_table_with_other_columns_is_refused_by_name(tmp_path):
     path = str(tmp_path / "out.db")
     deliver(connect("duckdb", path=path, table="t"), ROWS, delivery())
@@ -239,6 +247,17 @@ def test_the_value_of_a_variable_is_in_no_message_and_no_checkpoint(tmp_path, mo
     assert "s3cret" not in str(failed.value) and failed.value.__cause__ is None
     stored = [path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
     assert stored and not any(b"s3cret" in content for content in stored)
+
+
+@pytest.mark.parametrize(("kind", "needs"), [("postgres", "psycopg"), ("delta", "deltalake")])
+def test_a_sink_whose_package_is_missing_names_what_to_install(kind, needs, monkeypatch):
+    there = registry.find_spec
+    monkeypatch.setattr(registry, "find_spec", lambda name: None if name == needs else there(name))
+    options = {"path": "t"} if kind == "delta" else {"url": "postgresql://", "table": "t"}
+    with pytest.raises(JobError, match=rf"pip install 'midstream\[{kind}\]'"):
+        connect(kind, **options)
+    with pytest.raises(JobError, match=rf"did you mean {kind} \(pip install 'midstream\[{kind}\]'\)"):
+        connect(f"{kind}x")
 
 
 def test_a_variable_that_is_not_set_is_named(monkeypatch):

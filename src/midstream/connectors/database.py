@@ -155,6 +155,12 @@ class Database(ABC):
 
     def _instead(self, table: pa.Table) -> str:
         """What follows an INSERT to replace rows by their key; refuses rows that have one in common."""
+        empty = next((name for name in self.key if table.column(name).null_count), None)
+        if empty is not None:
+            raise JobError(
+                f"{self.name} cannot have a row whose key {empty} is null",
+                hint=f"leave such rows out (WHERE {empty} IS NOT NULL), or name a value for them (COALESCE)",
+            )
         counts = table.group_by(self.key).aggregate([([], "count_all")])
         if counts.num_rows < table.num_rows:
             twice = next(row for row in counts.to_pylist() if row["count_all"] > 1)
@@ -171,7 +177,8 @@ class Database(ABC):
         return [self.table, delivery.history, delivery.query, delivery.identity]
 
     def _said(self, statement: str) -> str:
-        return statement.replace("{0}", self.mark)
+        escaped = statement.replace("%", "%%") if self.mark == "%s" else statement
+        return escaped.replace("{0}", self.mark)
 
 
 def _names(names: Sequence[str]) -> str:

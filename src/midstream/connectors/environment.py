@@ -25,11 +25,16 @@ def expanded(text: str, place: str) -> str:
             raise JobError(
                 f"{place} needs the environment variable {name}, which is not set", hint=f"export {name}=…, then start"
             )
-        if os.environ[name]:
-            _used[os.environ[name]] = name
+        conceal(os.environ[name], name)
         return os.environ[name]
 
     return _VARIABLE.sub(value, text)
+
+
+def conceal(value: str, name: str) -> None:
+    """Has a value be replaced by a name in all messages from now on."""
+    if value:
+        _used.setdefault(value, name)
 
 
 def hidden(text: str) -> str:

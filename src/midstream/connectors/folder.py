@@ -23,6 +23,7 @@ from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import AlreadyThere
 from midstream.checkpoint.parquet import parquet_bytes
 from midstream.connectors.digest import digest_of
+from midstream.connectors.environment import hidden
 from midstream.connectors.forms import between
 from midstream.connectors.registry import Option
 from midstream.connectors.sink import Delivery, arrow
@@ -61,7 +62,7 @@ class Folder:
     @property
     def name(self) -> str:
         """What the record of deliveries calls the sink."""
-        return f"folder {self.files.uri}"
+        return hidden(f"folder {self.files.uri}")
 
     @property
     def place(self) -> str:

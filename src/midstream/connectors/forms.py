@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from midstream.checkpoint.stored_results import start_of
 from midstream.errors import JobError
+from midstream.inputs.json_values import json_texts
 from midstream.operators.vectors import column_of, numbers_of
 
 Form = Literal["rows", "changelog", "current"]
@@ -66,6 +67,18 @@ def between(table: pa.Table, since: int, until: int) -> pa.Table:
     column = table.column(max(table.schema.get_all_field_indices(start_of(table.schema))))
     starts = np.concatenate([numbers_of(chunk) for chunk in column.chunks]) if table.num_rows else np.empty(0, np.int64)
     return table.filter(pa.array((starts >= since) & (starts < until)))
+
+
+def json_column(column: pa.ChunkedArray) -> pa.Array:
+    """Values that have parts, as JSON texts.
+
+    >>> json_column(pa.chunked_array([[["a"], None]])).to_pylist()
+    ['["a"]', None]
+    """
+    texts = json_texts(pa.RecordBatch.from_arrays([column.combine_chunks()], names=["value"]))
+    within = (text.partition(": ")[2].removesuffix("}") for text in texts)
+    valid = column.is_valid().to_pylist()
+    return pa.array([text if there else None for text, there in zip(within, valid, strict=True)], pa.string())
 
 
 def require_distinct_names(schema: pa.Schema, target: str) -> None:

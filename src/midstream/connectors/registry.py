@@ -49,6 +49,8 @@ KINDS: Mapping[str, Kind] = {
     "folder": Kind("midstream.connectors.folder:Folder"),
     "sqlite": Kind("midstream.connectors.sqlite:Sqlite"),
     "duckdb": Kind("midstream.connectors.duckdb_file:DuckDB"),
+    "postgres": Kind("midstream.connectors.postgres:Postgres", "psycopg", "postgres"),
+    "delta": Kind("midstream.connectors.delta:Delta", "deltalake", "delta"),
     "function": Kind("midstream.connectors.function:Function"),
 }
 

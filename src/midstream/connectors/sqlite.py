@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from midstream.connectors.database import Database, committed, quoted
-from midstream.connectors.forms import Form
+from midstream.connectors.forms import Form, json_column
 from midstream.connectors.registry import TABLE, Option, form_option
-from midstream.inputs.json_values import json_texts
 
 PATIENCE = 30.0
 """For how many seconds a transaction waits for one of somebody else's."""
@@ -65,9 +64,7 @@ def _values(column: pa.ChunkedArray) -> Any:
     """Values as SQLite can keep them."""
     kind = column.type
     if pa.types.is_nested(kind):
-        texts = json_texts(pa.RecordBatch.from_arrays([column.combine_chunks()], names=["value"]))
-        within = (text.partition(": ")[2].removesuffix("}") for text in texts)
-        return [text if valid else None for text, valid in zip(within, column.is_valid().to_pylist(), strict=True)]
+        return json_column(column).to_pylist()
     if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.string()).to_pylist()
     return column.to_pylist()
