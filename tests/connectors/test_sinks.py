@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
@@ -251,8 +252,7 @@ def test_the_value_of_a_variable_is_in_no_message_and_no_checkpoint(tmp_path, mo
 
 @pytest.mark.parametrize(("kind", "needs"), [("postgres", "psycopg"), ("delta", "deltalake")])
 def test_a_sink_whose_package_is_missing_names_what_to_install(kind, needs, monkeypatch):
-    there = registry.find_spec
-    monkeypatch.setattr(registry, "find_spec", lambda name: None if name == needs else there(name))
+    monkeypatch.setattr(registry, "find_spec", lambda name: None if name == needs else importlib.util.find_spec(name))
     options = {"path": "t"} if kind == "delta" else {"url": "postgresql://", "table": "t"}
     with pytest.raises(JobError, match=rf"pip install 'midstream\[{kind}\]'"):
         connect(kind, **options)

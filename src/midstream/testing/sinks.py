@@ -37,6 +37,8 @@ SCHEMA = pa.schema(
 )
 NAMES = ("plain", "", None, 'a "quoted", text', "two\nlines", "Größe ∞", "\\N", "'; DROP TABLE t; --")
 LENGTH, KEYS = 100, 5
+BEGUN = b" "
+"""What a process says when it begins to write; no pickle begins so."""
 
 
 def check_sink(make_sink: MakeSink, read: Read, *, kills: int = 4, seed: int = 0) -> None:
@@ -60,6 +62,20 @@ def check_sink(make_sink: MakeSink, read: Read, *, kills: int = 4, seed: int = 0
         law(_Target(make_sink, read, law.__name__.strip("_")), Random(seed), kills)
 
 
+class _Watched:
+    """A sink that says when it begins to write, and how long that takes."""
+
+    def __init__(self, sink: Sink, begun: Callable[[], None]) -> None:
+        self.sink, self.begun, self.seconds = sink, begun, 0.0
+        self.name, self.form, self.open, self.last = sink.name, sink.form, sink.open, sink.last
+
+    def write(self, delivery: Delivery, table: pa.Table) -> None:
+        self.begun()
+        start = time.monotonic()
+        self.sink.write(delivery, table)
+        self.seconds = time.monotonic() - start
+
+
 @dataclass
 class _Target:
     """A place that sinks write to, and what it should have."""
@@ -71,7 +87,7 @@ class _Target:
     form: Form = "rows"
 
     def __post_init__(self) -> None:
-        self.form = _forked(self._open)
+        self.form = _forked(lambda _: self._open())
 
     def _open(self) -> Form:
         sink = self.make_sink(self.place)
@@ -90,14 +106,21 @@ class _Target:
                 at = end + random.choice((0, 0, 5))
         return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
 
-    def give(self, *given: tuple[Delivery, pa.Table], kill_after: float | None = None) -> None:
-        """Delivers in a new process, each by a new sink; the process may be killed after some seconds."""
+    def give(self, *given: tuple[Delivery, pa.Table], kill_after: float | None = None) -> float:
+        """Delivers in a new process, each by a new sink; says how many seconds were spent in `write`.
 
-        def act() -> None:
+        The process may be killed some seconds after the first `write` has begun.
+        """
+
+        def act(begun: Callable[[], None]) -> float:
+            seconds = 0.0
             for delivery, table in given:
-                deliver(self.make_sink(self.place), table, delivery)
+                sink = _Watched(self.make_sink(self.place), begun)
+                deliver(sink, table, delivery)
+                seconds += sink.seconds
+            return seconds
 
-        _forked(act, kill_after)
+        return float(_forked(act, kill_after) or 0.0)
 
     def require(self, given: list[tuple[Delivery, pa.Table]], when: str) -> None:
         """Fails unless the target has exactly what was given, each result once."""
@@ -120,7 +143,7 @@ class _Target:
     def found(self) -> Counter[Any]:
         """The rows that the target has."""
         names = in_form(SCHEMA.empty_table(), self.form, "q", 0).column_names
-        return _counted({name: row[name] for name in names} for row in _forked(lambda: list(self.read(self.place))))
+        return _counted({name: row[name] for name in names} for row in _forked(lambda _: list(self.read(self.place))))
 
 
 def _deliveries(table: pa.Table, cuts: list[int], **changed: Any) -> list[tuple[Delivery, pa.Table]]:
@@ -155,17 +178,15 @@ def _repeats(target: _Target, random: Random, _kills: int) -> None:
 
 def _survives_kills(target: _Target, random: Random, kills: int) -> None:
     """A process that is killed while it writes leaves all of a delivery, or nothing."""
-    cuts = [BEGINNING, *sorted(random.sample(range(1, LENGTH), kills)), LENGTH + 50]
-    given: list[tuple[Delivery, pa.Table]] = []
-    seconds = 0.05
-    for delivery, table in _deliveries(target.results(random), cuts):
-        target.give((delivery, table), kill_after=random.uniform(0, seconds * 1.2))
-        whole, found = [*given, (delivery, table)], target.found()
-        if found not in (target.wanted(given), target.wanted(whole)):
+    cuts = [BEGINNING, *sorted(random.sample(range(30, LENGTH), kills)), LENGTH + 50]
+    first, *later = _deliveries(target.results(random), cuts)
+    seconds, given = target.give(first), [first]
+    for one in later:
+        target.give(one, kill_after=random.uniform(0, seconds))
+        if target.found() not in (target.wanted(given), target.wanted([*given, one])):
             raise AssertionError(f"killed while it wrote, {target.place} has a part of a delivery")
-        begun = time.monotonic()
-        target.give((delivery, table))
-        seconds, given = max(seconds / 2, time.monotonic() - begun), whole
+        target.give(one)
+        given.append(one)
         target.require(given, "after a kill and a repeat")
 
 
@@ -202,7 +223,7 @@ def _refuses_races(target: _Target, random: Random, _kills: int) -> None:
     delivery, table = _deliveries(target.results(random), [BEGINNING, LENGTH])[0]
     rows = in_form(table, target.form, "q", delivery.now)
 
-    def race() -> bool:
+    def race(_begun: object) -> bool:
         sinks = [target.make_sink(target.place) for _ in range(2)]
         for sink in sinks:
             sink.open(rows.schema)
@@ -223,19 +244,23 @@ def _counted(rows: Iterable[Mapping[str, Any]]) -> Counter[Any]:
     return Counter(tuple(sorted(row.items())) for row in rows)
 
 
-def _forked(act: Callable[[], Any], kill_after: float | None = None) -> Any:
-    """What something gives in a fork of this process, or raises there; None if the fork is killed before it ends."""
+def _forked(act: Callable[[Callable[[], None]], Any], kill_after: float | None = None) -> Any:
+    """What something gives in a fork of this process, or raises there; None if the fork is to be killed.
+
+    It is given a function that says it has begun: a kill falls so many seconds later.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         _answer(act, writing)
     os.close(writing)
-    if kill_after is not None:
-        time.sleep(kill_after)  # no synchronisation: the law holds at any moment
-        os.kill(child, signal.SIGKILL)
     with os.fdopen(reading, "rb") as pipe:
-        content = pipe.read()
+        if kill_after is not None:
+            pipe.read(1)
+            time.sleep(kill_after)  # no synchronisation: the law holds at any moment
+            os.kill(child, signal.SIGKILL)
+        content = pipe.read().lstrip(BEGUN)
     os.waitpid(child, 0)
     if kill_after is not None:
         return None
@@ -247,13 +272,17 @@ def _forked(act: Callable[[], Any], kill_after: float | None = None) -> Any:
     return result
 
 
-def _answer(act: Callable[[], Any], writing: int) -> None:
+def _answer(act: Callable[[Callable[[], None]], Any], writing: int) -> None:
     try:
         try:
-            content = pickle.dumps((act(), None))
+            content = pickle.dumps((act(lambda: _write(writing, BEGUN)), None))
         except Exception as error:
             content = pickle.dumps((None, error))
-        with os.fdopen(writing, "wb") as pipe:
-            pipe.write(content)
+        _write(writing, content)
     finally:
         os._exit(0)
+
+
+def _write(pipe: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(pipe, content) :]
