@@ -13,6 +13,7 @@ from tests.connectors.awkward_texts import GROUPS, require_expected
 
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.connectors.files import csv_text, json_text
 from midstream.connectors.files.bad_rows import BAD, BadRow
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.csv_text import read_csv
@@ -79,6 +80,55 @@ def test_csv_that_is_read_at_once_has_the_rows_that_it_has_record_by_record(piec
 def test_json_that_is_read_at_once_has_the_rows_that_it_has_record_by_record(pieces):
     text = "".join(pieces).encode()
     assert shown(read_json(text, TWO)) == shown(read_json(text, TWO, one_by_one=True))
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14), st.booleans())
+def test_csv_that_is_divided_between_any_records_has_the_same_rows(pieces, header):
+    text, options = "".join(pieces).encode(), CsvOptions(header, ",", "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_text, "FEW_RECORDS", 1)
+        try:
+            found = shown(read_csv(text, TWO, options))
+        except ValueError:  # a header that has a name twice
+            return
+    assert found == shown(read_csv(text, TWO, options, one_by_one=True))
+
+
+@given(st.lists(st.sampled_from([*OBJECTS, "}\n{", '{"b":1}\n', '{"b":"x"}\r\n', "\xff"]), max_size=14))
+def test_json_that_is_divided_between_any_lines_has_the_same_rows(pieces):
+    text = "".join(pieces).encode("latin-1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "FEW_BYTES", 0)
+        found = shown(read_json(text, TWO))
+    assert found == shown(read_json(text, TWO, one_by_one=True))
+
+
+@pytest.mark.parametrize("bad", ['"x",oops\n', '"x"\n', '"x",1,2\n', "\xff,1\n"])
+def test_of_a_csv_file_only_the_records_around_a_bad_one_are_read_one_by_one(bad: str) -> None:
+    read, one_by_one = list[int](), csv_text._one_by_one
+    lines = [f'"a\nb",{i}\n' for i in range(10_000)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            csv_text, "_one_by_one", lambda text, some, *rest: read.append(len(some)) or one_by_one(text, some, *rest)
+        )
+        found = read_csv("".join([*lines, bad, *lines]).encode("latin-1"), TWO, CsvOptions())
+    assert found.rows["b"].to_pylist() == [*range(10_000)] * 2
+    assert [record.line for record in found.bad] == [20_001]
+    assert sum(read) <= 2 * csv_text.FEW_RECORDS
+
+
+@pytest.mark.parametrize("bad", ['{"b":"oops"}\n', '{"b":1\n', "7\n", '{"a":"\xff"}\n'])
+def test_of_a_json_file_only_the_rows_around_a_bad_one_are_read_one_by_one(bad: str) -> None:
+    read, one_by_one = list[int](), json_text._record_by_record
+    lines = [f'{{"a":"x","b":{i}}}\n' for i in range(10_000)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            json_text, "_record_by_record", lambda text, *rest: read.append(len(text)) or one_by_one(text, *rest)
+        )
+        found = read_json("".join([*lines, bad, *lines]).encode("latin-1"), TWO)
+    assert found.rows["b"].to_pylist() == [*range(10_000)] * 2
+    assert [record.line for record in found.bad] == [10_001]
+    assert sum(read) <= 2 * json_text.FEW_BYTES
 
 
 @pytest.mark.parametrize("content", [b"PAR1 and so on", b"\0\0\0\0", b"\x1f\x8b\x08"])

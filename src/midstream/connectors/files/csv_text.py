@@ -10,13 +10,14 @@ A record that has another number of values, or values that are none of their col
 its right number of values only the first line is bad, and reading goes on with the next line: so a quote that is not
 closed does not take the rest of the file with it.
 
-Arrow reads a whole file at once and is fast. What it refuses is read record by record, which gives the same rows.
+Arrow reads a whole file at once and is fast. What it refuses is divided between records until only a few around each
+bad one are left, and these are read one by one, which gives the same rows.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,7 +26,7 @@ import pyarrow.csv
 
 from midstream.connectors.files.columns import declared_names
 from midstream.connectors.files.options import CsvOptions
-from midstream.connectors.files.text_values import BadRecord, TextRows, cast_texts, rows_of, texts_as
+from midstream.connectors.files.text_values import BadRecord, TextRows, cast_texts, in_parts, rows_of, texts_as
 
 _MARK = b"\xef\xbb\xbf"
 """What UTF-8 texts may begin with."""
@@ -34,10 +35,15 @@ _BLOCKS = (1 << 20, 1 << 24, 1 << 30)
 """In blocks of how many bytes text is read: larger ones if rows are longer."""
 
 _BREAK = re.compile(rb"\r\n|\n|\r")
+_EMPTY_LINES = re.compile(rb"[\r\n]*")
 _QUOTE = b'"'
 _BODY = rb'"([^"]*(?:""[^"]*)*)'
 _QUOTED = re.compile(_BODY + rb'(?:"|\Z)(.*)', re.S)
 """What is written in quotes, and what follows them."""
+
+
+FEW_RECORDS = 256
+"""Fewer are not divided."""
 
 
 def read_csv(text: bytes, schema: pa.Schema, options: CsvOptions, one_by_one: bool = False) -> TextRows:
@@ -47,7 +53,25 @@ def read_csv(text: bytes, schema: pa.Schema, options: CsvOptions, one_by_one: bo
     if not text[start:].strip(b"\r\n"):
         return TextRows(schema.empty_table())
     fast = None if one_by_one else _at_once(text[start:] if start else text, schema, columns, options)
-    return _record_by_record(text, start, schema, columns, options) if fast is None else TextRows(fast)
+    if fast is not None:
+        return TextRows(fast)
+    records, bad = _divided(text, start, columns.count, options.separator)
+
+    def read_at_once(first: int, last: int) -> pa.Table | None:
+        if first == last or (first, last) == (0, len(records)):
+            return None
+        found = _at_once(text[records[first].start : records[last - 1].stop], schema, columns, options)
+        return found if found is not None and found.num_rows == last - first else None
+
+    def read_one_by_one(first: int, last: int) -> TextRows:
+        return _one_by_one(text, records[first:last], schema, columns, options)
+
+    def middle(first: int, last: int) -> int | None:
+        return (first + last) // 2 if last - first > FEW_RECORDS else None
+
+    whole = read_one_by_one(0, len(records)) if one_by_one else None
+    read = whole or in_parts(len(records), read_at_once, read_one_by_one, middle)
+    return TextRows(read.rows, sorted([*bad, *read.bad], key=lambda record: record.line), read.record_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +86,11 @@ def _columns(text: bytes, schema: pa.Schema, options: CsvOptions) -> tuple[_Colu
     """The columns of a file, and where its records begin."""
     if not options.header:
         return _Columns(len(schema), tuple(range(len(schema)))), 0
-    first = next(_records(text, 0, 1, options.separator), None)
-    if first is None:
+    at = _EMPTY_LINES.match(text).end()  # type: ignore[union-attr]
+    if at == len(text):
         return _Columns(len(schema), tuple(range(len(schema)))), 0
-    names = [_value(value)[0].decode("utf-8", "backslashreplace").strip() for value in first.values]
+    first = _values_at(text, at, options.separator)
+    names = [_value(value)[0].decode("utf-8", "backslashreplace").strip() for value in first.raw]
     declared = declared_names(names, schema.names)
     places = {declared[name]: place for place, name in enumerate(names) if name in declared}
     return _Columns(len(names), tuple(places.get(name) for name in schema.names)), first.stop
@@ -130,11 +155,18 @@ def in_blocks(read: Callable[[int], pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """The raw values of a record, the line that it begins in, and where it is; `open`: its last quote is not closed."""
+    """Where a record is, and the line that it begins in."""
 
-    values: list[bytes]
     line: int
     start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The raw values of a record, and where it ends; `open`: its last quote is not closed."""
+
+    raw: list[bytes]
     stop: int
     open: bool
 
@@ -148,23 +180,45 @@ def _field(separator: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?P<value>%b|%b)(?P<end>%b|\r\n|\n|\r|\Z)" % (quoted, plain, mark))
 
 
-def _records(text: bytes, at: int, line: int, separator: str) -> Generator[_Record, int | None, None]:
-    """The records of a text from a place on; whoever asks may send the place to go on from and its line."""
-    field, mark = _field(separator), separator.encode()
-    while at < len(text):
-        start, values, is_open = at, list[bytes](), False
-        while True:
-            found = field.match(text, at)
-            assert found is not None  # an empty value matches everywhere
-            values.append(found["value"])
-            at, is_open = found.end(), found["open"] is not None
-            if found["end"] != mark:
-                break
-        if values != [b""]:
-            again = yield _Record(values, line, start, at, is_open)
-            if again is not None:
-                at = again
-        line += len(_BREAK.findall(text, start, at))
+@lru_cache(maxsize=8)
+def _record(separator: str, count: int) -> re.Pattern[bytes]:
+    """A record of so many values, none of whose quotes is open."""
+    mark = re.escape(separator.encode())
+    plain = rb"[^%b\r\n]*+" % mark
+    value = rb'(?>"[^"]*+(?:""[^"]*+)*+"%b|(?!")%b)' % (plain, plain)
+    return re.compile(rb"%b(?:%b%b){%d}(?:\r\n|\n|\r|\Z)" % (value, mark, value, count - 1))
+
+
+def _divided(text: bytes, at: int, count: int, separator: str) -> tuple[list[_Record], list[BadRecord]]:
+    """The records of a text from a place on that have so many values, and the lines that are none."""
+    good, bad, record, line = list[_Record](), list[BadRecord](), _record(separator, count), 1
+    line += len(_BREAK.findall(text, 0, at))
+    while True:
+        start = _EMPTY_LINES.match(text, at).end()  # type: ignore[union-attr]
+        line += len(_BREAK.findall(text, at, start)) if start > at else 0
+        if start == len(text):
+            return good, bad
+        found = record.match(text, start)
+        if found is not None:
+            at = found.end()
+            good.append(_Record(line, start, at))
+        else:
+            at, values = _next_line(text, start), _values_at(text, start, separator)
+            reason = "a quote is not closed" if values.open else _other_number(len(values.raw), count)
+            bad.append(BadRecord(line, text[start:at], reason))
+        line += len(_BREAK.findall(text, start, at)) if text.find(_QUOTE, start, at) >= 0 else 1
+
+
+def _values_at(text: bytes, at: int, separator: str) -> _Values:
+    """The raw values of the record at a place."""
+    field, mark, raw = _field(separator), separator.encode(), list[bytes]()
+    while True:
+        found = field.match(text, at)
+        assert found is not None  # an empty value matches everywhere
+        raw.append(found["value"])
+        at = found.end()
+        if found["end"] != mark:
+            return _Values(raw, at, found["open"] is not None)
 
 
 def _value(raw: bytes) -> tuple[bytes, bool]:
@@ -176,37 +230,24 @@ def _value(raw: bytes) -> tuple[bytes, bool]:
     return found[1].replace(b'""', _QUOTE) + found[2], True
 
 
-def _record_by_record(text: bytes, start: int, schema: pa.Schema, columns: _Columns, options: CsvOptions) -> TextRows:
+def _one_by_one(
+    text: bytes, records: Sequence[_Record], schema: pa.Schema, columns: _Columns, options: CsvOptions
+) -> TextRows:
+    """The rows of records, each read by itself."""
     bad: list[BadRecord] = []
     good: list[_Record] = []
-    values: list[list[str | None]] = [[] for _ in schema]
-    records = _records(text, start, 1 + len(_BREAK.findall(text, 0, start)), options.separator)
-    record = next(records, None)
-    while record is not None:
-        again = None
-        if record.open or len(record.values) != columns.count:
-            again = _next_line(text, record.start)
-            reason = "a quote is not closed" if record.open else _other_number(len(record.values), columns.count)
-            bad.append(BadRecord(record.line, text[record.start : again], reason))
+    texts: list[list[str | None]] = [[] for _ in schema]
+    for record in records:
+        values = _values_at(text, record.start, options.separator).raw
+        try:
+            row = [_text(values, p, f, options) for p, f in zip(columns.declared, schema, strict=True)]
+        except UnicodeDecodeError:
+            bad.append(BadRecord(record.line, text[record.start : record.stop], "it is not UTF-8"))
         else:
-            try:
-                row = [_text(record.values, p, f, options) for p, f in zip(columns.declared, schema, strict=True)]
-            except UnicodeDecodeError:
-                bad.append(BadRecord(record.line, text[record.start : record.stop], "it is not UTF-8"))
-            else:
-                good.append(record)
-                for column, value in zip(values, row, strict=True):
-                    column.append(value)
-        record = _sent(records, again)
-    return _cast(text, good, values, schema, bad)
-
-
-def _sent(records: Generator[_Record, int | None, None], again: int | None) -> _Record | None:
-    """The next record, from a place if one is given."""
-    try:
-        return next(records) if again is None else records.send(again)
-    except StopIteration:
-        return None
+            good.append(record)
+            for column, value in zip(texts, row, strict=True):
+                column.append(value)
+    return _cast(text, good, texts, schema, bad)
 
 
 def _next_line(text: bytes, at: int) -> int:

@@ -7,7 +7,9 @@ texts; decimals are numbers or texts.
 
 What cannot be read as rows up to the end of a line is bad up to there, and reading goes on with the next line.
 
-Arrow reads a whole file at once and is fast. What it refuses is read record by record, which gives the same rows.
+Arrow reads a whole file at once and is fast. What it refuses is divided until only a few rows around each bad one are
+left, and these are read record by record, which gives the same rows. It is divided where a line ends with a brace and
+the next begins with one: no value that can be read spans that.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ import pyarrow as pa
 import pyarrow.json
 
 from midstream.connectors.files.csv_text import in_blocks
-from midstream.connectors.files.text_values import BadRecord, TextRows, cast_texts, rows_of, texts_as
+from midstream.connectors.files.text_values import BadRecord, TextRows, cast_texts, in_parts, rows_of, texts_as
 from midstream.inputs.json_lines import without_leading_nulls
 
 _MARK = b"\xef\xbb\xbf"
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _TO_THE_END = re.compile(r"[ \t]*(\r\n|\n|\r|\Z)")
 _BREAK = re.compile(r"\r\n|\n|\r")
+_BREAK_BYTES = re.compile(rb"\r\n|\n|\r")
+_BETWEEN = re.compile(rb"\}[ \t]*(?:\r\n|\n|\r)(?=\{)")
+"""Where a line ends with a brace and the next begins with one."""
 
 
 class _Number(str):
@@ -40,18 +45,46 @@ class _Number(str):
 _DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_Number)
 
 
+FEW_BYTES = 32_768
+"""What is not longer is not divided."""
+
+
 def read_json(text: bytes, schema: pa.Schema, one_by_one: bool = False) -> TextRows:
     """The rows of a text, with the columns of a schema; only if they are read one by one the line of each is known."""
     text = text.removeprefix(_MARK)
     if not text.strip():
         return TextRows(schema.empty_table())
-    try:
-        decoded = text.decode()
-    except UnicodeDecodeError:
-        # What is wrong is kept apart from other characters, so that the rest is read, and the row of it is bad.
-        return _record_by_record(text.decode("utf-8", "surrogateescape"), schema)
-    fast = None if one_by_one else _at_once(without_leading_nulls(text), schema)
-    return _record_by_record(decoded, schema) if fast is None else TextRows(fast)
+    lines = _Lines(text)
+
+    def read_at_once(start: int, stop: int) -> pa.Table | None:
+        return _at_once(text[start:stop], schema)
+
+    def read_one_by_one(start: int, stop: int) -> TextRows:
+        # What is not UTF-8 is kept apart from other characters, so that the rest is read, and the row of it is bad.
+        return _record_by_record(text[start:stop].decode("utf-8", "surrogateescape"), schema, lines.at(start))
+
+    def middle(start: int, stop: int) -> int | None:
+        found = _BETWEEN.search(text, (start + stop) // 2, stop) if stop - start > FEW_BYTES else None
+        return None if found is None else found.end()
+
+    if one_by_one:
+        return read_one_by_one(0, len(text))
+    return in_parts(len(text), read_at_once, read_one_by_one, middle)
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The numbers of the lines of a text, from its start to its end."""
+
+    text: bytes
+    _place: int = 0
+    _line: int = 1
+
+    def at(self, place: int) -> int:
+        """The line of a place that is not before the last one."""
+        self._line += len(_BREAK_BYTES.findall(self.text, self._place, place))
+        self._place = place
+        return self._line
 
 
 def _parsed_as(kind: pa.DataType) -> pa.DataType:
@@ -62,6 +95,11 @@ def _parsed_as(kind: pa.DataType) -> pa.DataType:
 def _at_once(text: bytes, schema: pa.Schema) -> pa.Table | None:
     """The rows as Arrow reads them; None if it does not."""
     read_as = pa.schema([pa.field(f.name, _parsed_as(f.type)) for f in schema])
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return None
+    text = without_leading_nulls(text)
     parse_options = pyarrow.json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
 
     def read(block: int) -> pa.Table:
@@ -91,10 +129,10 @@ class _Found:
     stop: int
 
 
-def _record_by_record(text: str, schema: pa.Schema) -> TextRows:
+def _record_by_record(text: str, schema: pa.Schema, line: int) -> TextRows:
     bad: list[BadRecord] = []
     good: list[_Found] = []
-    for found in _values(text):
+    for found in _values(text, line):
         reason = _not_a_row(found.value, text[found.start : found.stop])
         if reason is None:
             good.append(found)
@@ -125,9 +163,9 @@ class _NoValue:
     reason: str
 
 
-def _values(text: str) -> Iterator[_Found]:
-    """The values of a text; where there is none, the rest of its line is one that cannot be read."""
-    at, line = 0, 1
+def _values(text: str, line: int) -> Iterator[_Found]:
+    """The values of a text from a line on; where there is none, the rest of its line is one that cannot be read."""
+    at = 0
     while (start := _BLANKS.match(text, at).end()) < len(text):  # type: ignore[union-attr]
         line += len(_BREAK.findall(text, at, start))
         found, at = _to_the_end_of_a_line(text, start, line)

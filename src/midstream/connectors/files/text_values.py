@@ -12,6 +12,10 @@ BLANKS = " \t"
 """What may surround a value that is no text."""
 
 
+FAILURES = 4
+"""How many times as much as there is may be read at once in vain."""
+
+
 @dataclass(frozen=True, slots=True)
 class BadRecord:
     """A part of a file that is no row: the line that it begins in, its bytes, and why."""
@@ -43,6 +47,32 @@ class TextRows:
         more = [BadRecord(*record_of(place), reason) for place, reason in wrong.items()]
         found = sorted([*bad, *more], key=lambda record: record.line)
         return TextRows(rows.take(pa.array(kept, pa.int64())), found, lambda place: record_of(kept[place]))
+
+
+def in_parts(
+    length: int,
+    at_once: Callable[[int, int], pa.Table | None],
+    one_by_one: Callable[[int, int], TextRows],
+    middle: Callable[[int, int], int | None],
+) -> TextRows:
+    """Rows that are read at once as far as they can be; where that fails, in halves, and in the end one by one.
+
+    Parts are given by their bounds within the length; `middle` is where one is divided, None if it is small enough.
+    Where failures are many, dividing costs more than it saves: it ends when `FAILURES` times the length was in vain.
+    """
+    rows, bad, waiting, in_vain = list[pa.Table](), list[BadRecord](), [(0, length)], 0
+    while waiting:
+        start, stop = waiting.pop()
+        divides = in_vain <= FAILURES * length
+        found = at_once(start, stop) if divides else None
+        in_vain += stop - start if found is None else 0
+        if divides and found is None and (cut := middle(start, stop)) is not None:
+            waiting += [(cut, stop), (start, cut)]
+        else:
+            read = one_by_one(start, stop) if found is None else TextRows(found)
+            rows.append(read.rows)
+            bad += read.bad
+    return TextRows(pa.concat_tables(rows), bad)
 
 
 def texts_as(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
