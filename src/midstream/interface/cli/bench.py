@@ -24,7 +24,7 @@ def bench(
     state: Annotated[str | None, typer.Option(help="How much state rescale moves, such as '1 GB'.")] = None,
     batches: Annotated[int | None, typer.Option(min=1, help="soak: after how many batches to end.")] = None,
     hours: Annotated[float | None, typer.Option(min=0.0, help="soak, chaos: after how many hours to end.")] = None,
-    on: Annotated[str | None, typer.Option(help="soak: local or spark; chaos: Spark's master.")] = None,
+    on: Annotated[str | None, typer.Option(help="soak: local or spark; chaos: local, or Spark's master.")] = None,
     kills: Annotated[int | None, typer.Option(min=1, help="chaos: how many times to strike.")] = None,
     cases: Annotated[int | None, typer.Option(min=1, help="fuzz: how many cases.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="simulation: how many seeds.")] = None,

@@ -1,18 +1,17 @@
-"""`midstream bench chaos`: a job on Spark is struck again and again while it is fed and asked; DuckDB judges the rest.
+"""`midstream bench chaos`: a job is struck again and again while it is fed and asked; DuckDB judges the rest.
 
-Every strike hits a job at work. A job that ends is started again, as an operator would do, and must end in words of
-ours, never with a traceback. When all strikes are done the streams end, and every snapshot of every query must be the
-one that DuckDB computes from the rows that were fed.
+The job is `midstream run` on a job file, in one process or on Spark, and people ask by commands that are typed. Every
+strike hits a job at work. A job that ends is started again, as an operator would do, and must end in words of ours,
+never with a traceback. When all strikes are done the streams end, and every snapshot of every query, as the results
+table has it and as its sink has it, must be the one that DuckDB computes from the rows that were fed.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -31,13 +30,15 @@ from midstream.checkpoint.control import send
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError
 from midstream.lab.bench.figures import Report
+from midstream.lab.chaos.job import LOCAL, checkpoint_in, typed, write_job
 from midstream.lab.chaos.judge import differences
-from midstream.lab.chaos.queries import COMING, LONGEST, OTHERWISE, PLANS, QUERIES, STRATEGIES
+from midstream.lab.chaos.queries import COMING, DELIVERED, LONGEST, OTHERWISE, QUERIES
+from midstream.lab.chaos.requests import KINDS, TYPED, request_drawn, words_of
 from midstream.lab.chaos.strikes import Strikes, small_disk
 
 log = logging.getLogger(__name__)
 
-MASTERS = ("local[2,4]", "local-cluster[2,1,1500]")
+MASTERS = (LOCAL, "local[2,4]", "local-cluster[2,1,1500]")
 PATIENCE = 240.0
 """Seconds after which a job that commits nothing counts as hanging."""
 
@@ -87,11 +88,15 @@ class Conductor:
         self.folder = folder
         self.master = master
         self.random = random
-        self.feed = Feed(folder, random)
-        self.strikes = Strikes(folder, random, has_disk)
+        self.feed = Feed(folder, Random(random.random()))
+        self.strikes = Strikes(folder, Random(random.random()), has_disk)
         self.struck: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        self.asking = Random(random.random())
+        self._requests: list[str] = []
         self.unclear: list[str] = []
-        self.started = self.asked = 0
+        self.started = 0
+        self.ending = False
         self.batch = -1
         self.since: dict[str, int] = {}
         self.texts: dict[str, str] = {}
@@ -99,15 +104,12 @@ class Conductor:
         # Groups whose queries never forget cannot move by split time, so half of the jobs have none of these.
         never_forget = {"newest"} if random.random() < 0.5 else set()
         self.declared = {name: judged.cql for name, judged in QUERIES.items() if name not in never_forget}
-        self._declare(self.declared)
+        write_job(folder, master, self.declared)
 
     @property
-    def checkpoint(self) -> str:
+    def checkpoint(self) -> Path:
         """Where the job's checkpoint is."""
-        return str(self.folder / "disk" / "checkpoint")
-
-    def _declare(self, texts: Mapping[str, str]) -> None:
-        (self.folder / "texts.json").write_text(json.dumps(texts))
+        return checkpoint_in(self.folder)
 
     def run(self, kills: int, until: float = inf) -> None:
         """Strikes so many times, or until a moment, and lets the job come to its end."""
@@ -120,14 +122,24 @@ class Conductor:
             time.sleep(self.random.uniform(0, 0.6))
             self._strike()
             log.info("%d strikes: %s, batch %d", self.struck.total(), dict(self.struck), self.batch)
-        (self.folder / "end").touch()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Stops the job, so that it comes to an end with all that there is, and more for queries that came late."""
+        self._require_running()
+        self.ending = True
+        assert self.job is not None
+        self.job.terminate()
+        self.job.wait(timeout=PATIENCE)
+        self._ended()
+        for _ in range(2 * LONGEST // STEP):
+            self.feed.more()
         for _ in range(10):
-            self._require_running()
-            assert self.job is not None
+            self._begin("--finish")
             self.job.wait(timeout=PATIENCE * 4)
             if self._ended() == 0:
                 return
-        raise JobError("the chaos job does not come to its end")
+        raise JobError("the chaos job does not come to its end", detail=self._errors()[-2000:])
 
     def _feed(self) -> None:
         if self.feed.count - self._files_read() < BACKLOG:
@@ -135,7 +147,7 @@ class Conductor:
 
     def _files_read(self) -> int:
         with suppress(MidstreamError):
-            manifest = CheckpointStore(self.checkpoint).latest()
+            manifest = CheckpointStore(str(self.checkpoint)).latest()
             if manifest is not None:
                 return int(manifest.streams.rows.get("A", 0) / 6)
         return 0
@@ -146,20 +158,19 @@ class Conductor:
             return
         if self.job is not None:
             self._ended()
-        (self.folder / "started").unlink(missing_ok=True)
-        errors = open(self.folder / "errors.txt", "w")  # noqa: SIM115
-        command = [sys.executable, "-m", "midstream.lab.chaos.job", str(self.folder), self.master]
-        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-        self.job = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=environment, start_new_session=True
-        )
-        errors.close()
-        self.started += 1
+        job = self._begin()
         until = time.monotonic() + PATIENCE
-        while self.job.poll() is None and not (self.folder / "started").exists():
+        while job.poll() is None and "the job runs on" not in self._errors():
             if time.monotonic() > until:
                 raise JobError("the chaos job does not start", detail=self._errors())
             time.sleep(0.05)
+
+    def _begin(self, *options: str) -> subprocess.Popen[str]:
+        """Starts the job; queries whose texts are others than the checkpoint's are replaced."""
+        words = ["run", str(self.folder / "job.toml"), "--replace", *options]
+        self.job = typed(words, self.folder / "errors.txt")
+        self.started += 1
+        return self.job
 
     def _errors(self) -> str:
         return (self.folder / "errors.txt").read_text()
@@ -168,7 +179,7 @@ class Conductor:
         """How the job ended; an end by itself must be told in words, and one in order must have been asked for."""
         assert self.job is not None
         code = self.job.wait()
-        if code == 0 and not (self.folder / "end").exists():
+        if code == 0 and not self.ending:
             self.unclear.append(f"the job ended with code 0 before it was told to: {self._errors()[-3000:]}")
         if code > 0 and "Traceback (most recent call last)" in self._errors():
             self.unclear.append(self._errors()[-3000:])
@@ -193,7 +204,7 @@ class Conductor:
     def _look(self) -> bool:
         """Looks at the newest manifest; whether it is another one than before."""
         with suppress(MidstreamError):
-            manifest = CheckpointStore(self.checkpoint).latest()
+            manifest = CheckpointStore(str(self.checkpoint)).latest()
             if manifest is None or manifest.batch_id == self.batch:
                 return False
             self.batch = manifest.batch_id
@@ -207,44 +218,24 @@ class Conductor:
         return False
 
     def _ask(self) -> None:
-        """Asks for something, as people do."""
-        if self.random.random() < 0.5:
-            return
-        name = self.random.choice(sorted(COMING))
-        migrate = {"plan": self.random.choice(PLANS), "strategy": self.random.choice(STRATEGIES)}
-        if self.random.random() < 0.2:
-            migrate["verify"] = "20"
-        routing = [self.random.randrange(2) for _ in range(256)]
-        protocol = self.random.choice(["auto", "mslb", "split_time"])
-        choices: list[dict[str, Any]] = [
-            *[{"command": "migrate", "query": "joined", **migrate}] * 4,
-            {"command": "cancel", "query": "joined"},
-            {"command": "add", "query": name, "cql": COMING[name].cql},
-            {"command": "drop", "query": name},
-            {"command": "adapt", "query": "joined", "mode": self.random.choice(["off", "suggest"])},
-            {"command": "rebalance", "routing": routing, "protocol": protocol},
-            {"command": "cancel_rebalance"},
-            {"command": "rescale", "slots": self.random.randint(1, 3)},
-            {"command": "schedule", "scheduling": self.random.choice(["dfs", "bfs", "chain"])},
-        ]
-        with suppress(MidstreamError):  # such as a full disk
-            request = self.random.choice(choices)
-            if not self._typed(request):
-                send(files_at(self.checkpoint), request)
-            self.asked += 1
+        """Asks for something, as people do: all kinds of requests in turn, in any order."""
+        if not self._requests:
+            self._requests = [*KINDS]
+            self.asking.shuffle(self._requests)
+        request = request_drawn(self._requests.pop(), self.asking)
+        self.asked[request["command"]] += 1
+        if request["command"] in TYPED:
+            self._type(request)
+        else:
+            with suppress(MidstreamError):  # such as a full disk
+                send(files_at(str(self.checkpoint)), request)
 
-    def _typed(self, request: Mapping[str, Any]) -> bool:
-        """Types some requests as people do, as a command of a process of its own; whether it has."""
-        words = {"add": ("query", "cql"), "migrate": ("query", "plan"), "adapt": ("query", "mode")}
-        names = words.get(request["command"], ())
-        if not names or "verify" in request or self.random.random() < 0.5:
-            return False
-        typed = [request["command"], self.checkpoint, *(request[name] for name in names), "--timeout", "5"]
-        command = [sys.executable, "-c", "from midstream.interface.cli import main; main()", *typed]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-        if "Traceback" in done.stderr:
-            self.unclear.append(done.stderr[-3000:])
-        return True
+    def _type(self, request: Mapping[str, Any]) -> None:
+        """Types a request as people do, as a command of a process of its own."""
+        said = self.folder / "command.txt"
+        typed(words_of(self.checkpoint, request), said).wait(timeout=PATIENCE)
+        if "Traceback" in said.read_text():
+            self.unclear.append(said.read_text()[-3000:])
 
     def _strike(self) -> None:
         name, strike = self.strikes.drawn(self.master)
@@ -252,20 +243,45 @@ class Conductor:
         if self.job.poll() is not None or not strike(self.job):
             return
         self.struck[name] += 1
-        if name == "everything" and self.random.random() < 0.2:
-            self._declare(self.declared | {"once": OTHERWISE.cql})
+        if name == "everything":
+            self.strikes.copy()
+            self._reword(OTHERWISE.cql if self.random.random() < 0.5 else QUERIES["changes"].cql)
+        if name == "restored copy":
+            self.texts = {name: cql for name, cql in self.texts.items() if name not in {*COMING, "changes"}}
         if self.strikes.flipped is not None:
             self._run_flipped()
+        if self.strikes.away is not None:
+            self._run_without_sink(self.strikes.away.name)
+
+    def _reword(self, cql: str) -> None:
+        """Has another query take the place of `changes`, or the same."""
+        if self.declared["changes"] != cql:
+            self.declared["changes"] = cql
+            self.texts.pop("changes", None)
+            write_job(self.folder, self.master, self.declared)
+
+    def _run_without_sink(self, query: str) -> None:
+        """Runs the job while a sink fails, and maybe for a time without it; then it is there again."""
+        self._run_for_a_batch()
+        if self.random.random() < 0.5:
+            write_job(self.folder, self.master, self.declared, set(DELIVERED) - {query})
+            self._run_for_a_batch()
+            write_job(self.folder, self.master, self.declared)
+        self.strikes.bring_sink_back()
 
     def _run_flipped(self) -> None:
         """Runs the job while a byte is wrong: it refuses, or does not need the file."""
+        self._run_for_a_batch()
+        self.strikes.mend()
+
+    def _run_for_a_batch(self) -> None:
+        """Runs the job until it has committed something or ended, and kills it."""
         with suppress(JobError):
             self._require_running()
             self._progress()
-        if self.job is not None and self.job.poll() is None:
+        if self.job is not None:
             self.strikes.kill_everything(self.job)
-        self._ended()
-        self.strikes.mend()
+            self._ended()
 
     def clear(self) -> None:
         """Leaves nothing running."""
@@ -276,7 +292,7 @@ class Conductor:
 def bench_chaos(kills: int = 30, seed: int = 0, on: str | None = None, hours: float = inf) -> Report:
     """Strikes a job so many times, or for so many hours.
 
-    Half of the strikes hit a cluster of executors, unless `on` names Spark's master.
+    They are shared among a job in one process, one on Spark and one on a cluster of executors, unless `on` names one.
     """
     report = Report("chaos")
     masters = MASTERS if on is None else (on,)
@@ -294,7 +310,7 @@ def _run(report: Report, master: str, kills: int, random: Random, until: float) 
         conductor = Conductor(folder, master, random, has_disk)
         try:
             conductor.run(kills, until)
-            wrong = differences(conductor.checkpoint, conductor.feed.fed(), conductor.since)
+            wrong = differences(folder, conductor.feed.fed(), conductor.since)
         finally:
             conductor.clear()
     for name, what in wrong.items():
@@ -305,7 +321,9 @@ def _run(report: Report, master: str, kills: int, random: Random, until: float) 
         report.add(f"{master}: {name}", float(count), "strikes")
     report.add(f"{master}: strikes", float(conductor.struck.total()), "strikes")
     report.add(f"{master}: starts", float(conductor.started), "starts")
-    report.add(f"{master}: requests", float(conductor.asked), "requests")
+    report.add(f"{master}: requests", float(conductor.asked.total()), "requests")
+    for name in sorted(TYPED):
+        report.add(f"{master}: {name}, typed", float(conductor.asked[name]), "requests")
     report.add(f"{master}: batches", float(conductor.batch), "batches")
     report.add(f"{master}: queries judged", float(len(conductor.since)), "queries")
     report.add(f"{master}: queries that differ", float(len(wrong)), "queries", 0.0, "at most")

@@ -1,47 +1,56 @@
-"""The job that is struck: `python -m midstream.lab.chaos.job FOLDER MASTER`.
-
-It reads the folders of its streams until the file `end` is there, finishes then, and ends with 0. Everything else that
-ends it is told on standard error in one line, as commands do.
-"""
+"""The job that is struck: a job file, and the commands that people type for it, each as a process of its own."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from midstream.errors import MidstreamError
+from midstream.lab.chaos.queries import DELIVERED
 
 SCHEMA = "k BIGINT, v BIGINT, ts BIGINT"
-SLOTS = 2
+LOCAL = "local"
+"""What is given for Spark's master where the job runs in one process, without Spark."""
 
 
-def main(folder: Path, master: str) -> None:
-    """Runs the job, wherever it had been."""
-    from midstream.cluster.checkpoint_session import CheckpointSession
-    from midstream.cluster.spark import spark_session
-    from midstream.lab.chaos.queries import QUERIES
-
-    spark = spark_session(master, **{"spark.driver.memory": "1g"})
-    texts = json.loads((folder / "texts.json").read_text())
-    with CheckpointSession(
-        spark, checkpoint=str(folder / "disk" / "checkpoint"), slots=None, small_batches=0
-    ) as session:
-        for name in "ABC":
-            options = {"maxFilesPerTrigger": "2"}
-            session.open_stream(name, "parquet", path=str(folder / name), schema=SCHEMA, options=options)
-        for name, cql in texts.items():
-            session.query(name, cql, replace=cql != QUERIES[name].cql)
-        session.start()
-        (folder / "started").touch()
-        while not session.wait(0.2):
-            if (folder / "end").exists():
-                session.finish()
-                break
+def write_job(folder: Path, master: str, texts: Mapping[str, str], sinks: Collection[str] = DELIVERED) -> None:
+    """Writes the job file: streams from folders that grow, queries with these texts, some of them with sinks."""
+    where: dict[str, Any] = {"on": "local"} if master == LOCAL else {"master": master, "small_batches": 0}
+    tables = [_table("job", checkpoint=str(checkpoint_in(folder)), **where)]
+    if master != LOCAL:
+        tables.append(_table("spark", **{"spark.driver.memory": "1g"}))
+    for name in "ABC":
+        tables.append(_table(f"streams.{name}", format="parquet", path=str(folder / name), schema=SCHEMA))
+        tables.append(_table(f"streams.{name}.options", maxFilesPerTrigger="2"))
+    for name, cql in texts.items():
+        sink = {"sink": "folder", "folder": str(sink_in(folder, name))} if name in sinks else {}
+        tables.append(_table(f"queries.{name}", cql=cql, **sink))
+    (folder / "job.toml").write_text("\n".join(tables))
 
 
-if __name__ == "__main__":
-    try:
-        main(Path(sys.argv[1]), sys.argv[2])
-    except MidstreamError as error:
-        sys.exit(str(error))
+def _table(name: str, **values: Any) -> str:
+    return f"[{name}]\n" + "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in values.items())
+
+
+def checkpoint_in(folder: Path) -> Path:
+    """Where the job keeps what it knows."""
+    return folder / "disk" / "checkpoint"
+
+
+def sink_in(folder: Path, query: str) -> Path:
+    """The folder that the results of a query go to."""
+    return folder / "sinks" / query
+
+
+def typed(words: Sequence[str], errors: Path) -> subprocess.Popen[str]:
+    """Begins a command; what it says goes into a file."""
+    command = [sys.executable, "-c", "from midstream.interface.cli import main; main()", *words]
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with open(errors, "w") as file:
+        return subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=file, text=True, env=environment, start_new_session=True
+        )

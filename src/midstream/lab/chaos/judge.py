@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from midstream.algebra.declarations import Catalog
 from midstream.checkpoint.manifest import Manifest
@@ -13,15 +16,17 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 from midstream.inputs import StreamSettings
 from midstream.job.outputs.results import results_of_query
-from midstream.lab.chaos.queries import COMING, LONGEST, OTHERWISE, QUERIES, Judged
+from midstream.lab.chaos.job import checkpoint_in, sink_in
+from midstream.lab.chaos.queries import COMING, DELIVERED, LONGEST, OTHERWISE, QUERIES, Judged
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 
 BY_TEXT: dict[str, Judged] = {judged.cql: judged for judged in (*QUERIES.values(), *COMING.values(), OTHERWISE)}
 
 
-def differences(checkpoint: str, fed: Mapping[str, pa.Table], since: Mapping[str, int]) -> dict[str, str]:
-    """What is wrong, by query; `since` says from which instant on each of them is judged."""
+def differences(folder: Path, fed: Mapping[str, pa.Table], since: Mapping[str, int]) -> dict[str, str]:
+    """What is wrong, by query or its sink; `since` says from which instant on each query is judged."""
+    checkpoint = str(checkpoint_in(folder))
     store = CheckpointStore(checkpoint)
     manifest = store.latest()
     if manifest is None:
@@ -34,7 +39,20 @@ def differences(checkpoint: str, fed: Mapping[str, pa.Table], since: Mapping[str
             wrong = difference(database, BY_TEXT[entry.cql], got, since[name])
             if wrong is not None:
                 found[name] = wrong
+            if name in DELIVERED:
+                held = _held(folder, name, manifest, got)
+                wrong = difference(database, BY_TEXT[entry.cql], held, since[name])
+                if wrong is not None:
+                    found[f"the sink of {name}"] = wrong
     return found
+
+
+def _held(folder: Path, name: str, manifest: Manifest, like: pa.Table) -> pa.Table:
+    """What the folder of a query's sink has of it; not of one that had its name before."""
+    found = [pq.read_table(path, partitioning=None) for path in sorted(sink_in(folder, name).glob("*.parquet"))]
+    identity = manifest.account(name).identity
+    mine = [table for table in found if json.loads(table.schema.metadata[b"midstream"])["query_identity"] == identity]
+    return pa.concat_tables([table.cast(like.schema) for table in mine]) if mine else like[:0]
 
 
 def empty_database() -> Any:

@@ -89,9 +89,12 @@ COMING = {
 """Queries that are added while the job runs, and dropped again."""
 
 OTHERWISE = Judged(
-    "SELECT DISTINCT k FROM B [RANGE 8]", f"SELECT DISTINCT i.t, B.k FROM i JOIN B ON {_valid('B', 8)}", ("k",)
+    "SELECT ISTREAM v AS w FROM B [RANGE 10] WHERE k > 3", "SELECT B.ts AS t, v AS w FROM B WHERE k > 3", ("w",), True
 )
-"""What takes the place of `once`."""
+"""What takes the place of `changes`, with other columns."""
+
+DELIVERED = ("joined", "changes")
+"""The queries that have a folder as a sink: their results are the same rows whatever batches their input comes in."""
 
 PLANS = ("((A B) C)", "(A (B C))", "((A C) B)", "A: B C, B: A C, C: B A")
 STRATEGIES = (

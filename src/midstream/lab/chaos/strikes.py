@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -12,6 +13,8 @@ from pathlib import Path
 from random import Random
 
 from midstream.checkpoint.store import CheckpointStore
+from midstream.lab.chaos.job import LOCAL, checkpoint_in, sink_in
+from midstream.lab.chaos.queries import DELIVERED
 
 JVM, EXECUTOR, WORKER = "java", "CoarseGrainedExecutorBackend", "pyspark.daemon"
 
@@ -43,30 +46,46 @@ def running(job: int, what: str, but: str | None = None) -> list[int]:
     return found
 
 
+Strike = Callable[[subprocess.Popen[str]], bool]
+Named = tuple[str, Strike]
+
+
 class Strikes:
     """What can be done to a job whose folder is known; `disk` is a small file system of its own, if there is one."""
 
     def __init__(self, folder: Path, random: Random, has_disk: bool) -> None:
         self.folder = folder
-        self.checkpoint = folder / "disk" / "checkpoint"
+        self.checkpoint = checkpoint_in(folder)
         self.random = random
         self.has_disk = has_disk
         self.flipped: tuple[Path, int] | None = None
+        self.away: Path | None = None
+        """The folder of a sink that cannot be written."""
+        self._dealt: list[Named] = []
 
-    def drawn(self, master: str) -> tuple[str, Callable[[subprocess.Popen[str]], bool]]:
-        """A strike by its name."""
-        known: list[tuple[str, Callable[[subprocess.Popen[str]], bool]]] = [
+    def drawn(self, master: str) -> Named:
+        """A strike by its name: all that there are in turn, in any order, but first one that a copy can follow."""
+        if not self._dealt:
+            self._dealt = self._known(master)
+            self.random.shuffle(self._dealt)
+            self._dealt.append(("everything", self.kill_everything))
+        return self._dealt.pop()
+
+    def _known(self, master: str) -> list[Named]:
+        known: list[Named] = [
             ("everything", self.kill_everything),
-            ("jvm", self.kill_jvm),
-            *[("worker", self.kill_worker)] * 6,
-            *[("stop and go on", self.stop_for_a_while)] * 3,
+            ("stop and go on", self.stop_for_a_while),
             ("byte flip", self.flip_a_byte),
+            ("sink fails", self.take_sink_away),
+            ("restored copy", self.restore_copy),
         ]
         if self.has_disk:
             known.append(("disk full", self.fill_the_disk))
+        if master != LOCAL:
+            known += [("jvm", self.kill_jvm), *[("worker", self.kill_worker)] * 6]
         if "cluster" in master:
             known += [("executor", self.kill_executor)] * 4
-        return self.random.choice(known)
+        return known
 
     def kill_everything(self, job: subprocess.Popen[str]) -> bool:
         """The job and all that it has started."""
@@ -132,6 +151,42 @@ class Strikes:
             self._flip(*self.flipped)
         self.flipped = None
 
+    def take_sink_away(self, job: subprocess.Popen[str]) -> bool:
+        """The folder of a sink is no folder, until `bring_sink_back`."""
+        folder = sink_in(self.folder, self.random.choice(DELIVERED))
+        if not folder.is_dir():
+            return False
+        folder.rename(_aside(folder))
+        folder.touch()
+        self.away = folder
+        return True
+
+    def bring_sink_back(self) -> None:
+        """The folder is as it was."""
+        if self.away is not None:
+            self.away.unlink()
+            _aside(self.away).rename(self.away)
+        self.away = None
+
+    def copy(self) -> None:
+        """Copies the checkpoint of a job that is down."""
+        shutil.rmtree(self._copy, ignore_errors=True)
+        if self.checkpoint.is_dir():
+            shutil.copytree(self.checkpoint, self._copy)
+
+    def restore_copy(self, job: subprocess.Popen[str]) -> bool:
+        """The newest copy takes the place of the checkpoint; what the job did since is forgotten by all but sinks."""
+        if not self._copy.is_dir():
+            return False
+        self.kill_everything(job)
+        shutil.rmtree(self.checkpoint)
+        shutil.copytree(self._copy, self.checkpoint)
+        return True
+
+    @property
+    def _copy(self) -> Path:
+        return self.folder / "copy"
+
     @staticmethod
     def _flip(path: Path, place: int) -> None:
         content = bytearray(path.read_bytes())
@@ -139,6 +194,10 @@ class Strikes:
         written = path.stat()
         path.write_bytes(content)
         os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}")
 
 
 def _signal(process: int, number: int) -> bool:
