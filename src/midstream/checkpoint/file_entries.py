@@ -56,12 +56,14 @@ class FilesRead:
     """The files that a batch reads, by stream, and the folders that they are in.
 
     `moved` are all files that were read before of streams that had other folders, as they are called from those that
-    they have now; they take the place of what a manifest has, unless it has these folders already.
+    they have now; they take the place of what a manifest has, unless it has these folders already. `waiting` is how
+    early the rows of files begin that are there and are left to later batches, in ticks, where that is known.
     """
 
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     moved: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,10 @@ class Outcome:
 
     @cached_property
     def registers(self) -> Mapping[str, int]:
-        """What streams promise after the batch: nothing more before these times."""
+        """What streams promise after the batch: nothing more before these times.
+
+        A stream does not promise what files that wait already break: their rows are still to come.
+        """
         registers = dict(self.batch.registers)
         if not self.batch.incoming.has_rows:  # that no stream was heard says nothing where none was read
             return registers
@@ -149,6 +152,10 @@ class Outcome:
             if seen > BEGINNING:
                 registers[name] = max(registers.get(name, BEGINNING), seen - declaration.lateness)
         self._raise_silent(registers)
+        for name, earliest in (self.batch.incoming.files or FilesRead()).waiting.items():
+            if name in registers:
+                before = self.batch.registers.get(name, BEGINNING)
+                registers[name] = max(before, min(registers[name], earliest))
         return registers
 
     def _raise_silent(self, registers: dict[str, int]) -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import INFINITY
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of
@@ -38,7 +39,7 @@ from midstream.job.batch import TICKS
 from midstream.job.ending import release_in_turn
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
-from midstream.job.task.ingest import checked, warn_of
+from midstream.job.task.ingest import checked, ticks_of, warn_of
 from midstream.job.task.intake import DEAD_LETTERS
 from midstream.job.task.layout import Layout
 from midstream.job.task.result_table import result_table
@@ -60,6 +61,9 @@ class Source(Folder, Protocol):
 
     def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
         """The rows of files, and the files as they were when they were read."""
+
+    def times(self, file: SourceFile, column: str) -> pa.ChunkedArray | None:
+        """Times of a file that waits, without reading all of it; None if they cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class LocalBackend:
         self._inputs: dict[str, LocalInput] = {}
         self._read: dict[str, set[str]] = {}
         """The files that were read, by stream."""
+        self._begins: dict[str, dict[str, int]] = {}
+        """How early the rows of files begin that had to wait, by stream and path."""
         self._known = KnownFiles({}, {})
         """What the checkpoint knew of files when reading began."""
         self._ahead = ReadAhead(lambda name, files: self._source(name).read(files))
@@ -250,15 +256,26 @@ class LocalBackend:
         if not taken:
             return False
         following = {name: files[len(taken.get(name, ())) :] for name, files in waiting.items()}
+        left = {name: self._earliest(name, files) for name, files in following.items() if files}
         coming = {name: self._source(name).portion(files) for name, files in following.items() if files}
 
         def work() -> None:
             read = self._ahead.take(taken)
             self._ahead.begin(coming)
             rows, found = {n: rows for n, (rows, _) in read.items()}, {n: files for n, (_, files) in read.items()}
-            self._batch(job, rows, found)
+            self._batch(job, rows, found, left)
 
         return self._take_turn(work)
+
+    def _earliest(self, name: str, files: Sequence[SourceFile]) -> int:
+        """How early rows begin of files that wait, each of which is looked at once."""
+        declaration, known = self._inputs[name].declaration, self._begins.setdefault(name, {})
+        for file in files if declaration.timestamps == "external" else ():
+            if file.path not in known:
+                times = self._source(name).times(file, declaration.time)
+                ticks = np.empty(0, np.int64) if times is None else ticks_of(times, name)[0]
+                known[file.path] = int(ticks.min(initial=INFINITY))
+        return min((known[file.path] for file in files if file.path in known), default=INFINITY)
 
     def _take_turn(self, work: Callable[[], None]) -> bool:
         """Works while nobody else does; False if it is stopped before that."""
@@ -276,10 +293,16 @@ class LocalBackend:
         assert source is not None
         return source
 
-    def _batch(self, job: Job, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
+    def _batch(
+        self,
+        job: Job,
+        rows: Mapping[str, pa.Table],
+        files: Mapping[str, Sequence[SourceFile]],
+        left: Mapping[str, int] | None = None,
+    ) -> None:
         manifest = job.manifest
         number, now = source_batch(manifest) + 1, int(job.commits.time.now() * 1e6)
-        self.cluster.reading, self.cluster.clocks = self._known.with_batch(files), {number: now}
+        self.cluster.reading, self.cluster.clocks = self._known.with_batch(files, left or {}), {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
         with _noted_if_done(job, number):
             job.on_batch(arriving, number)

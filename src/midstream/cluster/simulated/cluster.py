@@ -57,6 +57,10 @@ class FileSource:
     def check_unchanged(self, read: Collection[SourceFile]) -> None:
         """They never change."""
 
+    def times(self, file: SourceFile, column: str) -> pa.ChunkedArray | None:
+        """They are known when they are read."""
+        return None
+
     def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
         """The rows of files, in order, and the files."""
         tables = [self.files[file.path] for file in files]

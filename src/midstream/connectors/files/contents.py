@@ -23,6 +23,9 @@ from midstream.errors import InputError
 _FEW_ROWS = 20_000
 """Up to how many rows a file is read by one thread."""
 
+_END = 2**15
+"""How many bytes at each end of a text are looked at, to know its times."""
+
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 _NO_TEXT = re.compile(rb"\A(?:PAR1|ARROW1|\x1f\x8b|PK\x03\x04|Obj\x01|ORC)|\A[^\n]*\0")
 """How files begin that are no text: the marks of other formats, or a first line that has a zero byte."""
@@ -59,6 +62,18 @@ class FileContents:
             if not self.is_text:
                 return self._parquet(path)
             return self._text(str(path), Path(path).read_bytes())
+
+    def some_of(self, path: Path, column: str) -> pa.ChunkedArray | None:
+        """Values of a column of a file, without reading all of it; None if that does not tell them.
+
+        Of Parquet these are all values, of text those of the first and the last rows.
+        """
+        with _named(str(path), self.format, self.stream):
+            if self.is_text:
+                return self._text(str(path), _ends_of(path)).column(column).drop_null()
+            if self.computed is not None:
+                return None
+            return _read_parquet(path, pa.schema([self.schema.field(column)])).column(0).drop_null()
 
     def of_bytes(self, path: str, content: bytes) -> pa.Table:
         """The rows of a file of text that somebody else has read."""
@@ -108,6 +123,18 @@ def _named(path: str, format: str, stream: str) -> Iterator[None]:
             hint="is the file whole, and does it have the columns of the stream's schema? To go on without it, "
             "move it out of the folder",
         ) from error
+
+
+def _ends_of(path: Path) -> bytes:
+    """The first and the last lines of a file of text; the whole of one that is compressed."""
+    with open(path, "rb") as file:
+        if path.suffix.lower() in _CODECS:
+            return file.read()
+        first = file.read(_END)
+        if len(first) < _END:
+            return first
+        file.seek(max(_END, path.stat().st_size - _END))
+        return first[: first.rfind(b"\n") + 1] + file.read().partition(b"\n")[2]
 
 
 def _uncompressed(path: str, content: bytes) -> bytes:

@@ -127,6 +127,13 @@ class FileSource:
             found.append(now)
         return pa.concat_tables(tables) if tables else self.contents.travelling.empty_table(), found
 
+    def times(self, file: SourceFile, column: str) -> pa.ChunkedArray | None:
+        """Times of a file that waits, without reading all of it; None if they cannot be told."""
+        try:
+            return self.contents.some_of(self.folder / file.path, column)
+        except InputError:
+            return None  # what is wrong with it is said when it is its turn
+
     def _read_still(self, path: str) -> tuple[pa.Table, SourceFile]:
         """The rows of a file, and the file as it was all the while."""
         for _ in range(ATTEMPTS):
