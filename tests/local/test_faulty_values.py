@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,21 @@ def test_rows_at_fault_are_dead_letters_if_the_query_says_so_and_a_restart_remem
         assert status(made)["queries"]["cast"]["set_aside"] == 2
         made.finish()
         assert values(made, "cast", "n") == [1, 3, 5]
+
+
+def test_rows_that_are_set_aside_have_the_columns_that_no_query_reads(tmp_path):
+    more = pa.schema([("who", pa.string()), *SCHEMA, ("note", pa.int64())])
+    with ms.Session(checkpoint=str(tmp_path), on="local", slots=2) as made:
+        made.stream("A", more)
+        made.query("newest", "SELECT v FROM A [ROWS 1]")
+        made.query("cast", CAST, on_error="dead_letter")
+        made.start()
+        rows = [(3, "a", "b"), (1, "x", "one"), (1, "y", "1"), (2, "z", "two")]
+        made.push("A", [{"who": who, "ts": ts, "v": v, "note": None} for ts, who, v in rows])
+        found = [json.loads(row) for row in made.dead_letters()["row"].to_pylist()]
+    assert sorted(found, key=lambda row: row["ts"]) == [
+        {"who": who, "ts": ts, "v": v, "note": None} for ts, who, v in sorted(rows) if v != "1"
+    ]
 
 
 def test_a_job_ends_if_a_query_says_so(tmp_path):

@@ -6,9 +6,10 @@ A shuffle delivers rows in any order, so they are sorted by time and then by all
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
@@ -34,6 +35,15 @@ BURIED_AT_ONCE = 1_000
 """How many rows become texts at a time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Rows as they came, with the order in which those that were `accepted` have only some of their columns."""
+
+    rows: pa.RecordBatch
+    order: npt.NDArray[np.intp] | None
+    accepted: pa.RecordBatch
+
+
 @dataclass(slots=True)
 class Intake:
     """Takes in the rows of streams for one slot and batch, and keeps account of them."""
@@ -43,6 +53,10 @@ class Intake:
     dead: ParquetSpool
     discards: bool = False
     """Whether nobody asks for the account, because another slot gives it."""
+    keeps_whole: bool = False
+    """Whether queries may set rows aside later, which are to be buried with all columns that they came with."""
+    whole: dict[str, Whole] = field(default_factory=dict)
+    """The usable rows of streams with all columns as they came."""
 
     def unaccounted(self) -> Intake:
         """Takes in copies of rows that another slot accounts for."""
@@ -81,7 +95,12 @@ class Intake:
                 rows, ticks = _where(rows, ticks, ~late)
         if len(ticks):
             self.report.streams.latest[name] = max(self.report.streams.latest.get(name, BEGINNING), int(ticks.max()))
-        return in_order(rows if columns is None else rows.select(columns), ticks)
+        chosen = rows if columns is None else rows.select(columns)
+        order = total_order(chosen.columns, [ticks])
+        accepted, ticks = _arranged(chosen, ticks, order)
+        if self.keeps_whole:
+            self.whole[name] = Whole(rows, order, accepted)
+        return accepted, ticks
 
     def _readable(self, name: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that could be read, of streams that have others as well; these are buried with what is known."""
@@ -119,10 +138,16 @@ class Intake:
             self._write_down(stream, chosen.slice(start, BURIED_AT_ONCE), reason)
 
     def set_aside(self, stream: str, query: str, rows: pa.RecordBatch, bad: Mapping[int, str]) -> None:
-        """Buries rows that one query cannot use; the others have had them."""
+        """Buries rows that one query cannot use; the others have had them.
+
+        They have all columns that they came with, unless there was too much input to keep it.
+        """
         self.report.set_aside[query] = self.report.set_aside.get(query, 0) + len(bad)
+        known = self.whole.get(stream)
+        whole, order = (rows, None) if known is None or known.accepted is not rows else (known.rows, known.order)
         for reason in dict.fromkeys(bad.values()):
-            some = gather_rows(rows, np.array([i for i, why in bad.items() if why == reason], np.int64))
+            places = np.array([i for i, why in bad.items() if why == reason], np.int64)
+            some = gather_rows(whole, places if order is None else order[places])
             for start in range(0, some.num_rows, BURIED_AT_ONCE):
                 self._write_down(stream, some.slice(start, BURIED_AT_ONCE), f"query {query}: {reason}")
 
@@ -157,7 +182,10 @@ def restamped(
 
 def in_order(rows: pa.RecordBatch, ticks: Ticks) -> tuple[pa.RecordBatch, Ticks]:
     """Rows sorted by time, then by all columns."""
-    order = total_order(rows.columns, [ticks])
+    return _arranged(rows, ticks, total_order(rows.columns, [ticks]))
+
+
+def _arranged(rows: pa.RecordBatch, ticks: Ticks, order: npt.NDArray[np.intp] | None) -> tuple[pa.RecordBatch, Ticks]:
     return (rows, ticks) if order is None else (gather_rows(rows, order), ticks[order])
 
 

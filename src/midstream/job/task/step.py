@@ -92,7 +92,8 @@ class StageStep:
         """
         report, began = Report(self.stage, slot, ran_on=RanOn(executor=executor)), this_process().processor()
         try:
-            intake = Intake(self.batch_id, report, ParquetSpool(self.memory.output))
+            sifts = any(work.first.apart.sifts for work in self.work)
+            intake = Intake(self.batch_id, report, ParquetSpool(self.memory.output), keeps_whole=sifts)
             chunks = yield from self._gather(slot, batches, intake)
             yield from self._process(slot, chunks, intake, kept or KeptTasks(), collected)
         except MidstreamError as error:
@@ -124,6 +125,7 @@ class StageStep:
             if runs is None and not more:
                 return [accepted]
             runs = runs or Runs(self.memory.chunk, None if self.reading is None else in_order)
+            intake.whole.clear()
             for port, (some, ticks) in accepted.items():
                 runs.add(port, some, ticks)
             at = this_process().monotonic()
