@@ -16,8 +16,10 @@ def struck(on: str, kills: int, seed: int) -> dict[str, float]:
     return {name: figure.value for name, figure in figures.items()}
 
 
-def test_a_job_that_is_killed_and_asked_by_commands_gives_what_duckdb_says():
-    assert struck("local", kills=2, seed=SEED)["everything"] > 0
+def test_a_job_that_is_killed_restored_and_asked_by_commands_gives_what_duckdb_says():
+    figures = struck("local", kills=4, seed=26)
+    for happened in ("everything", "sink fails", "restored copy", "add, typed", "migrate, typed", "adapt, typed"):
+        assert figures[happened] > 0, happened
 
 
 @pytest.mark.slow

@@ -127,6 +127,8 @@ class Conductor:
     def _finish(self) -> None:
         """Stops the job, so that it comes to an end with all that there is, and more for queries that came late."""
         self._require_running()
+        while not self._progress():  # so that it is known from when on a query is judged that was replaced
+            self._require_running()
         self.ending = True
         assert self.job is not None
         self.job.terminate()
