@@ -18,7 +18,7 @@ from midstream.interface.asking import asked
 from midstream.job.commands.accounts import history_of
 from midstream.job.commands.forecast import forecast, migration_text, offered_plans
 from midstream.language import parse
-from midstream.migration.corrections import MEASURED_AS
+from midstream.migration.corrections import MEASURED_AS, MODEL_OFF_BY
 from midstream.optimizer.plans import plan_query
 
 JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
@@ -219,6 +219,7 @@ def test_a_forecast_is_corrected_by_what_migrations_of_the_job_took(tmp_path):
 
     before = genmig("(A (B C))")
     assert before["measured"] == 0 and before["modelled"]["work"] == before["work"]
+    assert before["ranges"]["work"] == [before["work"] / MODEL_OFF_BY, before["work"] * MODEL_OFF_BY]
     took = measured(job, "(A (B C))", rest)
     after = genmig("((A B) C)")
     assert after["measured"] == 1
@@ -226,6 +227,8 @@ def test_a_forecast_is_corrected_by_what_migrations_of_the_job_took(tmp_path):
     for name, known in MEASURED_AS.items():
         assert off(after[name], again[known]) <= off(after["modelled"][name], again[known]) + 0.1, name
         assert off(after[name], again[known]) < math.log(2), (name, after, took, again)
+        low, high = after["ranges"][name]
+        assert low <= again[known] <= high and high <= low * MODEL_OFF_BY**2, name
 
 
 def test_a_forecast_of_the_running_plan_says_that_it_runs(job):

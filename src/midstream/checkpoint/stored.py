@@ -6,7 +6,7 @@ manifest says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -73,13 +73,17 @@ class PlanGraph:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a strategy was predicted to take: ticks, rows of work, rows held, ticks without a result."""
+    """What a strategy was predicted to take: ticks, rows of work, rows held, ticks without a result.
+
+    `ranges` are from and to which values each figure was expected.
+    """
 
     strategy: str
     duration: float
     work: float
     rows: float
     silence: float
+    ranges: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def _note(record: Mapping[str, Any]) -> str:
 
 
 def _forecast(record: Mapping[str, Any]) -> Forecast:
-    return Forecast(*(record[name] for name in ("strategy", "duration", "work", "rows", "silence")))
+    return Forecast(*(record[name] for name in ("strategy", "duration", "work", "rows", "silence", "ranges")))
 
 
 def _figures(record: Mapping[str, Any], seconds: float) -> MigrationFigures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from midstream.algebra.quantities import amount, length, plural, size
@@ -147,18 +148,26 @@ def migration_forecast(record: Record) -> str:
     whole = f"{record['from']} to {record['to']}"
     part = f"; only {record['part']} migrates" if record["part"] not in (None, "", whole) else ""
     lines = [f"query {record['query']} would go over from {record['from']} to {record['to']}{part}"]
-    lines.append(f"  {'strategy':24}{'takes':>14}{'rows of work':>14}{'rows held':>14}{'silent for':>14}")
+    lines.append(f"  {'strategy':24}{'takes':>28}{'rows of work':>24}{'rows held':>24}{'silent for':>28}")
     for each in record["strategies"]:
         mark = "*" if each["strategy"] == record["strategy"] else " "
         if each["legal"]:
-            takes, silent = (length(each[name], domain) for name in ("duration", "silence"))
-            lines.append(
-                f"{mark} {each['strategy']:24}{takes:>14}{each['work']:14,.0f}{each['rows']:14,.0f}{silent:>14}"
-            )
+            takes, silent = (_range(each["ranges"][name], domain) for name in ("duration", "silence"))
+            work, rows = (_range(each["ranges"][name]) for name in ("work", "rows"))
+            lines.append(f"{mark} {each['strategy']:24}{takes:>28}{work:>24}{rows:>24}{silent:>28}")
         else:
             lines.append(f"  {each['strategy']:24}refused: {each['why']}")
     lines.append("  takes and silent for are in stream time; work and rows held are beside what the query does anyway")
     return "\n".join([*lines, *_trust(record)])
+
+
+def _range(bounds: Sequence[float], domain: TimeDomain | None = None) -> str:
+    """From and to which value a figure is expected; in the same unit, the unit once."""
+    low, high = (amount(round(each)) if domain is None else length(each, domain) for each in bounds)
+    if low == high:
+        return high
+    number, _, unit = low.partition(" ")
+    return f"{number if unit and high.endswith(f' {unit}') else low} to {high}"
 
 
 def _trust(record: Record) -> list[str]:
@@ -170,7 +179,7 @@ def _trust(record: Record) -> list[str]:
     if any(each["legal"] and not each.get("measured") for each in record["strategies"]):
         others = "the other figures are" if measured else "these figures are"
         lines.append(
-            f"  {others} a model's, not measured in this job yet{unwatched}: they may be off by ten times or more"
+            f"  {others} a model's, not measured in this job yet{unwatched}: a tenth of what it says to ten times that"
         )
     return lines
 

@@ -41,11 +41,11 @@ class Choice:
     def explain(self) -> str:
         """The predictions as a table, the chosen strategy marked."""
         lines = [f"migration by {self.chosen} ({self.preference})"]
-        lines.append(f"  {'strategy':24}{'ticks':>12}{'work':>14}{'rows':>12}{'silence':>12}")
+        lines.append(f"  {'strategy':24}{'ticks':>22}{'work':>22}{'rows':>22}{'silence':>22}")
         for p in self.predictions:
             mark = "*" if p.strategy == self.chosen else " "
-            numbers = f"{p.duration:12.4g}{p.work:14.4g}{p.rows:12.4g}{p.silence:12.4g}"
-            lines.append(f"{mark} {p.strategy:24}{numbers}")
+            ranges = [f"{low:.4g} to {high:.4g}" if high else "0" for low, high in p.ranges.values()]
+            lines.append(f"{mark} {p.strategy:24}{''.join(f'{each:>22}' for each in ranges)}")
         lines += [f"  {name:24}refused: {reason}" for name, reason in self.refusals.items()]
         return "\n".join(lines)
 

@@ -3,27 +3,38 @@
 A cost model is about right in proportions and may be far off in size, because it guesses how many rows match. What a
 job's migrations took is in its history beside what the model said, so the next forecast of the same strategy is
 multiplied by the mean ratio of the two (the geometric mean: half and double cancel).
+
+How far a forecast may be off is a factor, `MODEL_OFF_BY` where nothing was measured. Else it is the spread of the
+ratios around their mean, with one more that is off by the model's factor: one migration does not make the next certain.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 MEASURED_AS = {"duration": "duration", "work": "processed_twice", "rows": "peak_extra_rows"}
 """Under which name a history has what a model says of a migration."""
 
 
+MODEL_OFF_BY = 10.0
+"""By which factor a figure may be more or less that only a model says."""
+
+
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """By what the model's figures of a strategy are multiplied, and how many migrations that was measured from."""
+    """By what the model's figures of a strategy are multiplied, and how many migrations that was measured from.
+
+    `off_by` are the factors by which the figures may be more or less then.
+    """
 
     duration: float = 1.0
     work: float = 1.0
     rows: float = 1.0
     migrations: int = 0
+    off_by: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(MEASURED_AS, MODEL_OFF_BY))
 
 
 UNMEASURED = Correction()
@@ -35,8 +46,8 @@ def corrections(history: Iterable[Mapping[str, Any]]) -> dict[str, Correction]:
     >>> past = {"strategy": "genmig", "status": "done", "duration": 99, "processed_twice": 9, "peak_extra_rows": 7}
     >>> model = {"duration": 999.0, "work": 99.0, "rows": 7.0}
     >>> found = corrections([{**past, "predicted": {"modelled": model}}])["genmig"]
-    >>> round(found.duration, 6), round(found.work, 6), found.rows, found.migrations
-    (0.1, 0.1, 1.0, 1)
+    >>> round(found.duration, 6), round(found.work, 6), found.rows, found.migrations, round(found.off_by["work"], 2)
+    (0.1, 0.1, 1.0, 1, 5.09)
     """
     ratios: dict[str, list[dict[str, float]]] = {}
     for record in history:
@@ -46,7 +57,9 @@ def corrections(history: Iterable[Mapping[str, Any]]) -> dict[str, Correction]:
             ratios.setdefault(record["strategy"], []).append(found)
     return {
         strategy: Correction(
-            **{name: _mean([each[name] for each in found]) for name in MEASURED_AS}, migrations=len(found)
+            **{name: _mean([each[name] for each in found]) for name in MEASURED_AS},
+            migrations=len(found),
+            off_by={name: _spread([each[name] for each in found]) for name in MEASURED_AS},
         )
         for strategy, found in ratios.items()
     }
@@ -54,3 +67,10 @@ def corrections(history: Iterable[Mapping[str, Any]]) -> dict[str, Correction]:
 
 def _mean(ratios: list[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def _spread(ratios: list[float]) -> float:
+    """The factor by which ratios are off their mean, and one more as a model is."""
+    mean = math.log(_mean(ratios))
+    off = [math.log(MODEL_OFF_BY), *(math.log(ratio) - mean for ratio in ratios)]
+    return math.exp(math.sqrt(sum(each**2 for each in off) / len(off)))

@@ -41,7 +41,7 @@ class Prediction:
     `duration` is in ticks until the new plan is alone, `work` in rows handled, `rows` the most that is held, `silence`
     in ticks without a result; less than a batch is none, because results leave by the batch. `delayed` is what the old
     plan handles more than the new one would, until the new one is alone. `modelled` is what the model alone says, where
-    figures are corrected by so many `measured` migrations.
+    figures are corrected by so many `measured` migrations. `ranges` are from and to which values figures may come out.
     """
 
     strategy: str
@@ -52,16 +52,22 @@ class Prediction:
     delayed: float = 0.0
     modelled: Mapping[str, float] = field(default_factory=dict)
     measured: int = 0
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def corrected(self, by: Correction, batch_ticks: float) -> Prediction:
         """The prediction with the model's figures corrected; silence is as long as work takes."""
         silence = self.silence * by.work
+        figures = {
+            "duration": self.duration * by.duration,
+            "work": self.work * by.work,
+            "rows": self.rows * by.rows,
+            "silence": silence if silence > batch_ticks else 0.0,
+        }
+        off_by = {**by.off_by, "silence": by.off_by["work"]}
         return replace(
             self,
-            duration=self.duration * by.duration,
-            work=self.work * by.work,
-            rows=self.rows * by.rows,
-            silence=silence if silence > batch_ticks else 0.0,
+            **figures,
+            ranges={name: (value / off_by[name], value * off_by[name]) for name, value in figures.items()},
             delayed=self.delayed * by.duration,
             modelled={"duration": self.duration, "work": self.work, "rows": self.rows},
             measured=by.migrations,
@@ -78,6 +84,7 @@ class Prediction:
             "delayed": self.delayed,
             "modelled": dict(self.modelled),
             "measured": self.measured,
+            "ranges": {name: list(bounds) for name, bounds in self.ranges.items()},
         }
 
 

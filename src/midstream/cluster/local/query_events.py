@@ -33,7 +33,7 @@ def migration_of(query: str, plan: Plan, record: MigrationRecord) -> StoredMigra
         record.longest_silence,
         record.longest_silence_seconds,
     )
-    names = ("strategy", "duration", "work", "rows", "silence")
+    names = ("strategy", "duration", "work", "rows", "silence", "ranges")
     forecasts = () if record.predicted is None else (Forecast(*(record.predicted[name] for name in names)),)
     return StoredMigration(
         query,
