@@ -66,7 +66,10 @@ class Prediction:
         off_by = {**by.off_by, "silence": by.off_by["work"]}
         return replace(
             self,
-            **figures,
+            duration=figures["duration"],
+            work=figures["work"],
+            rows=figures["rows"],
+            silence=figures["silence"],
             ranges={name: (value / off_by[name], value * off_by[name]) for name, value in figures.items()},
             delayed=self.delayed * by.duration,
             modelled={"duration": self.duration, "work": self.work, "rows": self.rows},

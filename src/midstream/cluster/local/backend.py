@@ -302,7 +302,7 @@ class LocalBackend:
     ) -> None:
         manifest = job.manifest
         number, now = source_batch(manifest) + 1, int(job.commits.time.now() * 1e6)
-        self.cluster.reading, self.cluster.clocks = self._known.with_batch(files, left or {}), {number: now}
+        self.cluster.reading, self.cluster.clocks = self._known.with_batch(files, left), {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
         with _noted_if_done(job, number):
             job.on_batch(arriving, number)

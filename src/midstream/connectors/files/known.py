@@ -53,9 +53,11 @@ class KnownFiles:
                 moved.add(name)
         return KnownFiles(found, {name: folder.place for name, folder in folders.items()}, frozenset(moved))
 
-    def with_batch(self, files: Mapping[str, Sequence[SourceFile]], waiting: Mapping[str, int]) -> FilesRead:
-        """What the manifest of a batch that reads files has to say, while others wait."""
-        return FilesRead(files, self.folders, {name: self.read[name] for name in self.moved}, waiting)
+    def with_batch(
+        self, files: Mapping[str, Sequence[SourceFile]], waiting: Mapping[str, int] | None = None
+    ) -> FilesRead:
+        """What the manifest of a batch that reads files has to say; `waiting` is how early those begin that wait."""
+        return FilesRead(files, self.folders, {name: self.read[name] for name in self.moved}, waiting or {})
 
 
 def _require_unread(manifest: Manifest, name: str) -> None:
