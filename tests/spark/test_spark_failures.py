@@ -55,7 +55,8 @@ def test_a_file_of_other_types_is_named_with_the_column(spark, tmp_path):
     pq.write_table(pa.table({"k": ["x"], "v": ["y"], "ts": ["z"]}), tmp_path / "A" / "000000.parquet")
     error = failing(spark, tmp_path)
     assert isinstance(error, ms.InputError)
-    assert "000000.parquet" in error.message and "Expected Spark type bigint" in str(error.detail)
+    assert error.message.endswith("000000.parquet") and "another type in column" in error.message
+    assert error.detail == "the stream's schema says bigint, the file has BINARY"
 
 
 def die(values: pa.Array) -> pa.Array:
@@ -137,6 +138,15 @@ def test_a_value_that_one_query_cannot_use_stops_that_one_alone(spark, tmp_path)
             "an executor of Spark was lost",
         ),
         ("java.io.IOException: No space left on device\n", "Spark cannot write at /c: no space left"),
+        (
+            "java.nio.file.AccessDeniedException: /data/in/sub: Permission denied\n",
+            "a folder of a stream cannot be listed: /data/in/sub",
+        ),
+        (
+            'AccessControlException: Permission denied: user=me, access=READ_EXECUTE, inode="/data/in":you:x:drwx\n',
+            "a folder of a stream cannot be listed: /data/in",
+        ),
+        ("java.nio.file.AccessDeniedException: /c/spark: Permission denied\n", "Spark cannot write at /c"),
         ("java.lang.IllegalStateException: Incomplete log file in the log\n", "Spark cannot read its own log in /c"),
     ],
 )

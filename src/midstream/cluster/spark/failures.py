@@ -24,6 +24,8 @@ AGAIN = "start the job again: it repeats the batch that was under way"
 _UNREADABLE = re.compile(
     r"\[FAILED_READ_FILE[^\]]*\] Encountered error while reading file (\S+?)\.?\s(.*?)SQLSTATE", re.S
 )
+_OTHER_TYPE = re.compile(r"reading Parquet column (\S+?)\. Expected Spark type (\S+), actual Parquet type (\S+?)\.?$")
+_NOT_LISTED = re.compile(r"AccessDeniedException: ([^\n]+?): Permission denied|access=READ\w*, inode=\"([^\"]+)\"")
 _NO_SUCH_FILE = re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\]|FileNotFoundException")
 _CAUSES = re.compile(r"Caused by: [\w.$]+: (.*)")
 _CAUSE_LINES = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*(?:: .*)?)$", re.M)
@@ -111,6 +113,12 @@ def _explained(text: str, place: str) -> MidstreamError | None:
         )
     if found := _EXECUTOR.search(text):
         return ClusterError("an executor of Spark was lost", detail=found[1][:300], hint=AGAIN)
+    if (found := _NOT_LISTED.search(text)) and not (path := found[1] or found[2]).startswith(place):
+        return InputError(
+            f"a folder of a stream cannot be listed: {path}",
+            detail="permission denied",
+            hint="make it readable for the user of the job, then start the job again: it resumes where it was",
+        )
     refused = storage_refusal(text, place)
     if refused is not None:
         return refused
@@ -144,6 +152,13 @@ def _unreadable(path: str, reason: str, text: str) -> InputError:
             f"a stream's file is gone: {path}",
             detail="Spark had listed it for this batch before it was removed",
             hint="put it back, then start the job again; files may be removed only once their batch is done",
+        )
+    if found := _OTHER_TYPE.search(why):
+        column, declared, written = (each.strip('[]`"') for each in found.groups())
+        return InputError(
+            f"a stream's file has another type in column {column}: {path}",
+            detail=f"the stream's schema says {declared}, the file has {written}",
+            hint="declare the column's type as the files have it, or write the file again, then start the job again",
         )
     return InputError(
         f"a stream's file cannot be read: {path}",
