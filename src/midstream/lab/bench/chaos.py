@@ -33,7 +33,7 @@ from midstream.lab.bench.figures import Report
 from midstream.lab.chaos.job import LOCAL, checkpoint_in, typed, write_job
 from midstream.lab.chaos.judge import differences
 from midstream.lab.chaos.queries import COMING, DELIVERED, LONGEST, OTHERWISE, QUERIES
-from midstream.lab.chaos.requests import KINDS, TYPED, request_drawn, words_of
+from midstream.lab.chaos.requests import TYPED, Requests, words_of
 from midstream.lab.chaos.strikes import Strikes, small_disk
 
 log = logging.getLogger(__name__)
@@ -91,9 +91,7 @@ class Conductor:
         self.feed = Feed(folder, Random(random.random()))
         self.strikes = Strikes(folder, Random(random.random()), has_disk)
         self.struck: Counter[str] = Counter()
-        self.asked: Counter[str] = Counter()
-        self.asking = Random(random.random())
-        self._requests: list[str] = []
+        self.requests = Requests(Random(random.random()))
         self.unclear: list[str] = []
         self.started = 0
         self.ending = False
@@ -220,12 +218,8 @@ class Conductor:
         return False
 
     def _ask(self) -> None:
-        """Asks for something, as people do: all kinds of requests in turn, in any order."""
-        if not self._requests:
-            self._requests = [*KINDS]
-            self.asking.shuffle(self._requests)
-        request = request_drawn(self._requests.pop(), self.asking)
-        self.asked[request["command"]] += 1
+        """Asks for something, as people do."""
+        request = self.requests.drawn()
         if request["command"] in TYPED:
             self._type(request)
         else:
@@ -323,9 +317,9 @@ def _run(report: Report, master: str, kills: int, random: Random, until: float) 
         report.add(f"{master}: {name}", float(count), "strikes")
     report.add(f"{master}: strikes", float(conductor.struck.total()), "strikes")
     report.add(f"{master}: starts", float(conductor.started), "starts")
-    report.add(f"{master}: requests", float(conductor.asked.total()), "requests")
+    report.add(f"{master}: requests", float(conductor.requests.made.total()), "requests")
     for name in sorted(TYPED):
-        report.add(f"{master}: {name}, typed", float(conductor.asked[name]), "requests")
+        report.add(f"{master}: {name}, typed", float(conductor.requests.made[name]), "requests")
     report.add(f"{master}: batches", float(conductor.batch), "batches")
     report.add(f"{master}: queries judged", float(len(conductor.since)), "queries")
     report.add(f"{master}: queries that differ", float(len(wrong)), "queries", 0.0, "at most")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -15,8 +16,26 @@ TYPED = {"add": ("query", "cql"), "migrate": ("query", "plan"), "adapt": ("query
 KINDS = (*TYPED, "add", "migrate", "migrate", "cancel", "rebalance", "cancel_rebalance", "rescale", "schedule")
 
 
-def request_drawn(kind: str, random: Random) -> dict[str, Any]:
-    """A request of a kind; it may be refused."""
+class Requests:
+    """Draws all kinds of requests in turn, in any order, and counts them."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.made: Counter[str] = Counter()
+        self._dealt: list[str] = []
+
+    def drawn(self) -> dict[str, Any]:
+        """The next request; it may be refused."""
+        if not self._dealt:
+            self._dealt = [*KINDS]
+            self.random.shuffle(self._dealt)
+        kind = self._dealt.pop()
+        self.made[kind] += 1
+        return _request(kind, self.random)
+
+
+def _request(kind: str, random: Random) -> dict[str, Any]:
+    """A request of a kind."""
     match kind:
         case "migrate":
             verify = {"verify": "20"} if random.random() < 0.2 else {}
