@@ -1,19 +1,9 @@
-"""A job that is struck from outside, in one process and on Spark: what it gives is what DuckDB says."""
+"""A job in one process that is struck from outside: what it gives is what DuckDB says."""
 
 from __future__ import annotations
 
 import pytest
-
-from midstream.lab.bench.chaos import bench_chaos
-
-
-def struck(on: str, kills: int, seed: int) -> dict[str, float]:
-    """The figures of a job that is struck, none of which may be wrong."""
-    figures = {figure.name.removeprefix(f"{on}: "): figure for figure in bench_chaos(kills, seed, on).figures}
-    assert figures["queries that differ"].holds
-    assert figures["ends not told in words"].holds
-    assert figures["strikes"].value == kills
-    return {name: figure.value for name, figure in figures.items()}
+from tests.interface.struck_jobs import struck
 
 
 def test_a_job_that_is_killed_restored_and_asked_by_commands_gives_what_duckdb_says():
@@ -29,10 +19,3 @@ def test_a_job_gives_what_duckdb_says_through_all_strikes_and_commands():
         assert figures[strike] > 0, strike
     for command in ("add", "migrate", "adapt", "drop"):
         assert figures[f"{command}, typed"] > 0, command
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize("master", ["local[2,4]", "local-cluster[2,1,1500]"])
-def test_a_job_that_is_struck_again_and_again_gives_what_duckdb_says(master):
-    struck(master, kills=8, seed=1)
