@@ -89,7 +89,7 @@ COMING = {
 """Queries that are added while the job runs, and dropped again."""
 
 OTHERWISE = Judged(
-    "SELECT ISTREAM v AS w FROM B [RANGE 10] WHERE k > 1", "SELECT B.ts AS t, v AS w FROM B WHERE k > 1", ("w",), True
+    "SELECT ISTREAM v AS w FROM B [RANGE 10] WHERE k > 0", "SELECT B.ts AS t, v AS w FROM B WHERE k > 0", ("w",), True
 )
 """What takes the place of `changes`, with other columns."""
 
