@@ -27,8 +27,8 @@ def write_job(folder: Path, master: str, texts: Mapping[str, str], sinks: Collec
         tables.append(_table(f"streams.{name}", format="parquet", path=str(folder / name), schema=SCHEMA))
         tables.append(_table(f"streams.{name}.options", maxFilesPerTrigger="2"))
     for name, cql in texts.items():
-        sink = {"sink": "folder", "folder": str(sink_in(folder, name))} if name in sinks else {}
-        tables.append(_table(f"queries.{name}", cql=cql, **sink))
+        sink = _table(f"queries.{name}.sink", kind="folder", path=str(sink_in(folder, name))) if name in sinks else ""
+        tables += [_table(f"queries.{name}", cql=cql), sink]
     (folder / "job.toml").write_text("\n".join(tables))
 
 
