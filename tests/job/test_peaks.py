@@ -196,6 +196,7 @@ def test_new_queries_over_large_windows_take_no_more_memory_than_over_small_ones
     assert large < 2 * small
 
 
+@pytest.mark.slow
 def test_many_queries_share_the_memory_of_a_slot(tmp_path):
     def peak(queries: int) -> int:
         many = sharing(200, tmp_path / str(queries))

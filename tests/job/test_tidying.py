@@ -116,6 +116,7 @@ def test_files_kept_for_readers_are_in_few_lists_and_go_in_time(tmp_path):
             assert all(now - since[path] < merging.KEPT_SECONDS + lists.TOGETHER for path in names)
 
 
+@pytest.mark.slow
 def test_a_merge_of_files_that_are_gone_by_then_is_not_adopted(chain):
     for part in chain.cut(tables(), 10)[:40]:
         chain.batch(part)

@@ -53,6 +53,7 @@ def rows(stream: str, part: int, hot: bool) -> pa.Table:
     return pa.table({"k": keys, "v": rng.integers(0, 9, count), "ts": ticks}).select(SCHEMA.names).cast(SCHEMA)
 
 
+@pytest.mark.slow
 def test_several_queries_stay_right_while_slots_share_a_key(tmp_path):
     parts = {name: [rows(name, i, i < 8) for i in range(14)] for name in "AB"}
     session = opened(tmp_path)

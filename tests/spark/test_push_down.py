@@ -272,6 +272,7 @@ def journal(spark: Any, folder: Path, feeds: dict[str, Feed], **declared: Any) -
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_nobody_can_tell_that_spark_selected(spark, tmp_path, monkeypatch):
     a, b = Feed(tmp_path / "A"), Feed(tmp_path / "B")
     # Rows that are dropped move time; late ones and one without a time are dead letters, dropped or not.

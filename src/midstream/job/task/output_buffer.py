@@ -94,6 +94,10 @@ def _pieces(elements: Elements, most: int) -> Iterator[Elements]:
         yield elements.slice(start, min(rows, len(elements) - start))
 
 
+FEW = 4_096
+"""Of how many results, at most, the starts are kept until they are released."""
+
+
 class ResultsBuffer(OutputBuffer):
     """A query's results, which become a file of the results table."""
 
@@ -109,9 +113,9 @@ class ResultsBuffer(OutputBuffer):
         super().add(elements)
 
     @property
-    def in_memory(self) -> bool:
-        """Whether there are results, all of them in memory."""
-        return bool(self.held) and not self.spool.rows
+    def has_few(self) -> bool:
+        """Whether there are results, all of them in memory, and no more than one would rather keep than read again."""
+        return bool(self.held) and not self.spool.rows and self.rows <= FEW
 
     @property
     def starts(self) -> Numbers:

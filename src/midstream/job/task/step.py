@@ -175,7 +175,7 @@ class StageStep:
                     task.advance()
         at = report.lap("kernel", at)
         if collected is not None:
-            report.starts = {name: given.starts for name, given in _results_of(tasks).items() if given.in_memory}
+            report.starts = {name: given.starts for name, given in _results_of(tasks).items() if given.has_few}
         self._close(tasks, Place(files, self.batch_id, slot, self.stage), report)
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
