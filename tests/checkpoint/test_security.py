@@ -25,8 +25,9 @@ BETWEEN_PROCESSES = {
     "job/task/reports.py",
     "cluster/simulated/cluster.py",
     "cluster/simulated/tasks.py",
+    "testing/sinks.py",
 }
-"""Where a driver and its own workers talk: none of it reads or writes the checkpoint."""
+"""Where a driver, or a test of sinks, and its own workers talk: none of it reads or writes the checkpoint."""
 
 CODE = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib"}
 RUNNING = {"eval", "exec", "compile", "__import__"}

@@ -78,4 +78,4 @@ def _rows_from(files: Files, file: ResultFile, since: int) -> int:
         return 0
     if file.first_from >= since:
         return file.rows
-    return int((read_starts(files, file) >= since).sum())
+    return sum(int((starts >= since).sum()) for starts in read_starts(files, file))

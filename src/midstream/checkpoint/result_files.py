@@ -6,6 +6,8 @@ so that a reader of one query's results skips most of the others'; what counts i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -19,6 +21,10 @@ QUERY = "#query"
 """The column that says whose a row is."""
 
 
+AT_ONCE = 16_384
+"""Of how many rows starts are read at a time."""
+
+
 def read_results(files: Files, file: ResultFile) -> pa.Table:
     """The rows that a file has for a query."""
     content = pa.BufferReader(open_output(files, file))
@@ -29,18 +35,17 @@ def read_results(files: Files, file: ResultFile) -> pa.Table:
     return rows.filter(pc.equal(rows.column(QUERY), file.part)).drop_columns([QUERY])
 
 
-def read_starts(files: Files, file: ResultFile) -> Numbers:
-    """The starts of the rows that a file has for a query, in ticks."""
+def read_starts(files: Files, file: ResultFile) -> Iterator[Numbers]:
+    """The starts of the rows that a file has for a query, in ticks, some at a time."""
     parquet = pq.ParquetFile(pa.BufferReader(open_output(files, file)))
     names = [name for name in parquet.schema_arrow.names if name != QUERY or not file.part]
     # Times follow what is selected, which may have the same names.
     start = names[-1] if names[-1] == "ts" else names[-2]
-    if not file.part:
-        rows = parquet.read(columns=[start])
-    else:
-        rows = parquet.read_row_groups(_groups(parquet, file.part), columns=[start, QUERY])
-        rows = rows.filter(pc.equal(rows.column(QUERY), file.part)).drop_columns([QUERY])
-    return numbers_of(rows.column(rows.num_columns - 1).combine_chunks())
+    groups = _groups(parquet, file.part) if file.part else None
+    columns = [start, QUERY] if file.part else [start]
+    for rows in parquet.iter_batches(AT_ONCE, groups, columns):
+        mine = rows.filter(pc.equal(rows.column(QUERY), file.part)) if file.part else rows
+        yield numbers_of(mine.column(mine.schema.get_field_index(start)))
 
 
 def read_whole(files: Files, file: Output) -> pa.Table:

@@ -106,7 +106,7 @@ class Dealing:
 def plan_lanes(query: RunningQuery) -> Iterator[tuple[int, RunningQuery, Lane]]:
     """The plans by which a query runs, with the numbers of their lanes."""
     migration = query.migration
-    if migration is None or not migration.apart:
+    if migration is None or not migration.apart or migration.moves:
         yield 0, query, Lane()
     elif migration.done:
         yield 0, migration.target, Lane()

@@ -76,7 +76,7 @@ def _begun_later(query: RunningQuery, move: DoubledMove) -> bool:
     if move.protocol == PTLB and in_tasks(query):
         return True
     migration = query.migration
-    if migration is None or not migration.apart or migration.begun is None:
+    if migration is None or not migration.splits or migration.begun is None:
         return False
     return move.split_at is None or migration.split_at >= move.split_at
 
@@ -209,7 +209,7 @@ def _ends(query: RunningQuery, latest: Mapping[str, int]) -> Iterator[int]:
     """Instants after which nothing matters that has come so far, by each plan; a new lane answers after the others."""
     for own in _plans(query):
         yield _latest_end(own.plan.physical, latest)
-    if query.migration is not None and query.migration.apart:
+    if query.migration is not None and query.migration.splits:
         yield query.migration.split_at
 
 
