@@ -52,7 +52,7 @@ def test_whatever_changes_no_snapshot_does(seed, tmp_path, monkeypatch):
     query, inputs = TEXTS[name], many_keys(rows=50, last=120, seed=seed % 11)
     question = ask(query, inputs)
     chain = Chain(question.plan, question.catalog, tmp_path, slots=rng.randint(2, 4), plan=rng.choice(PLANS[:2]))
-    log, lanes = [], 0
+    log = []
     for part in chain.cut(question.tables, rng.choice([5, 9, 16])):
         for _ in range(rng.randint(0, 2)):
             step = rng.choice(STEPS)
@@ -84,7 +84,6 @@ def test_whatever_changes_no_snapshot_does(seed, tmp_path, monkeypatch):
                     case "restart" if state.manifest is not None and state.manifest.account("q").verifying is None:
                         chain = Chain(question.plan, question.catalog, tmp_path)
         chain.batch(part)
-        lanes = max(lanes, len(chain.manifest.segments))
     chain.batch({}, end=True)
     difference = ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
     assert difference, f"{difference}\n{query}\n{log}"

@@ -17,11 +17,14 @@ from tests.profiles import always
 
 import midstream as ms
 from midstream.api import ask
+from midstream.checkpoint.commands import Migrate
 from midstream.checkpoint.stored_slots import moving_groups
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import Listener, status
 from midstream.job.commands.accounts import history_of
+from midstream.job.commands.forecast import forecast
 from midstream.job.events import MoveCancelled
+from midstream.job.migrations.migrating import require_way
 from midstream.migration.registry import STRATEGIES
 
 QUERIES = {
@@ -139,6 +142,30 @@ def test_moves_and_migrations_at_random_moments(name, seed, tmp_path):
 @pytest.mark.parametrize(("name", "seed"), always(1, [(name, seed) for seed in range(12) for name in sorted(QUERIES)]))
 def test_moves_and_verified_migrations_at_random_moments(name, seed, tmp_path):
     random_run(name, 100 + seed, tmp_path, verified=True)
+
+
+def test_forecasts_and_decisions_know_which_strategies_are_right_while_groups_move(tmp_path):
+    inputs = tables(rows=60, last=160)
+    question = ask(STAGES, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=2, plan="((A B) C)")
+    for number, part in enumerate(chain.cut(question.tables, 12)[:5]):
+        if number == 3:
+            assert chain.driver.rebalance([1] * 100 + [0] * 156, protocol=SPLIT)
+        chain.batch(part)
+    assert chain.manifest.slots.doubled is not None
+    told = forecast(chain.driver, Migrate("q", "(A (B C))"), lambda text: question.plan)
+    legal = {known["strategy"] for known in told["strategies"] if known["legal"]}
+    carried = {name: table.column_names for name, table in inputs.items()}
+    target = chain._by_plan("(A (B C))")
+    assert legal == {"genmig"}
+    for name in STRATEGIES:
+        if name not in (*legal, "auto"):
+            with pytest.raises(ms.MigrationError):
+                require_way(chain.driver.state, chain.query, target.plan, name, carried)
+            with pytest.raises(ms.MigrationError):
+                chain.migrate("(A (B C))", name)
+    require_way(chain.driver.state, chain.query, target.plan, "genmig", carried)
+    chain.migrate("(A (B C))", "genmig")
 
 
 @pytest.mark.parametrize("cancelled", ["nothing", "first", "last"])

@@ -127,10 +127,7 @@ class Watcher:
         return SampleRequest(self.name, wanted, self.query.functions, self.sources, batch_id, most)
 
     def see(self, batch: Batch, way: Way, verifying: bool = False) -> None:
-        """Sees a batch that was run, and decides; nothing is decided while the query or a copy of it migrates.
-
-        Nor is it while groups move that keep the query from it.
-        """
+        """Sees a batch that was run, and decides; nothing is decided while the query or a copy of it migrates."""
         whole, observer, self.now = batch.queries[self.name], self.adaptive.observer, batch.started
         query = whole if self.slot is None else whole.in_slot(self.slot)
         reports = [report for report in batch.reports if self.slot in (None, report.slot)]

@@ -63,13 +63,12 @@ class Dealing:
     def lanes(self, query: RunningQuery) -> list[RunningLane]:
         """The lanes by which a query runs."""
         plans, move = list(plan_lanes(query)), self.move
-        if move is None or query.name not in move.queries:
-            found = [(number, own, lane) for number, own, lane in plans]
-        else:
+        found = plans
+        if move is not None and query.name in move.queries:
             found = [
                 (number + part, own, replace(lane, keys=self.keys))
-                for number, own, whole in plans
-                for part, lane in self._parts(move, move.queries[query.name], whole)
+                for number, own, undivided in plans
+                for part, lane in self._parts(move, move.queries[query.name], undivided)
             ]
         if len(found) == 1:
             return [RunningLane(query.name, found[0][1])]

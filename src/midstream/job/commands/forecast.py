@@ -62,6 +62,9 @@ OFFERED = 12
 Record = dict[str, Any]
 Parse = Callable[[str], Relation]
 
+Legal = Callable[[str], tuple[Strategy, bool]]
+"""The strategy of a name, and whether both plans lie apart; refuses what would be wrong."""
+
 
 def forecast(job: Job, command: Command, parse: Parse) -> Record:
     """What a command would do; `parse` binds a query's text to the job's streams."""
@@ -151,7 +154,8 @@ def _plans(job: Job, query: RunningQuery, observed: Statistics | None) -> list[P
 def migration_text(job: Job, query: RunningQuery, plan: Plan | str, part: str, preference: str) -> str:
     """What would migrate to another plan, and what each strategy would take or why it is refused."""
     target, known = _towards(job, query, plan_query(query.plan.query, plan, query.emit_every))
-    auto, apart = legal_strategy(query, target, "auto", part)
+    legal = _legal(job, query, target, part)
+    auto, apart = legal("auto")
     if not apart and query.staged.stages == 1:
         return prediction_text(known, part, preference)
     if isinstance(auto, Auto):
@@ -160,7 +164,7 @@ def migration_text(job: Job, query: RunningQuery, plan: Plan | str, part: str, p
     predictor, predictions, refusals = Predictor(query.plan, target.plan, known), [], {}
     for name in STRATEGIES:
         try:
-            strategy, _ = legal_strategy(query, target, name, part)
+            strategy, _ = legal(name)
         except MigrationError as error:
             refusals[name] = error.message
         else:
@@ -175,9 +179,10 @@ def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:
     if wanted.text == query.plan.text and not query.local:
         return {**_between(job, query, query), "part": None, "side_by_side": False, "strategy": None, "strategies": []}
     target, known = _towards(job, query, wanted)
-    auto, apart = legal_strategy(query, target, "auto", part)
+    legal = _legal(job, query, target, part)
+    auto, apart = legal("auto")
     known, decision = _decided(job, query, target, auto, apart, known)
-    strategies = [_strategy(query, target, name, part, known) for name in STRATEGIES if name != "auto"]
+    strategies = [_strategy(legal, name, known) for name in STRATEGIES if name != "auto"]
     return {
         **_between(job, query, target),
         "part": decision.get("part"),
@@ -223,9 +228,15 @@ def _decided(
     return known, decide(strategy, apart, known, None if watcher is None else watcher.observed)
 
 
-def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, known: Situation) -> Record:
+def _legal(job: Job, query: RunningQuery, target: RunningQuery, part: str) -> Legal:
+    """Asks which strategies are right for a query as it runs now, also while its groups move."""
+    moving = move_of(job.manifest, query.name) is not None
+    return lambda name: legal_strategy(query, target, name, part, moving=moving)
+
+
+def _strategy(legal: Legal, name: str, known: Situation) -> Record:
     try:
-        chosen, _ = legal_strategy(query, target, name, part)
+        chosen, _ = legal(name)
     except MigrationError as error:
         return {"strategy": name, "legal": False, "why": error.message, "hint": error.hint}
     record = predicted(name, chosen.decide(known), known)

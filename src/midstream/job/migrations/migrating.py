@@ -139,7 +139,7 @@ def require_way(
     if alone:
         require_slots_of(query, target, [0], 1)
         require_seen(query, target)
-    legal_strategy(query, target, strategy, alone=alone)
+    legal_strategy(query, target, strategy, alone=alone, moving=move_of(state.manifest, query.name) is not None)
     for source in target.sources:
         prefix = f"{source.stream.alias}."
         if not {name.removeprefix(prefix) for name in source.schema.names} <= set(carried[source.stream.name]):
