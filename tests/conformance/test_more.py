@@ -13,7 +13,6 @@ pytestmark = pytest.mark.skipif(not available(), reason="the cases are kept besi
 NOT_YET = {
     ("asof", "duckdb integers USING"): "ASOF JOIN takes ON",
     ("asof", "duckdb integers right"): "expected JOIN",
-    ("spark", "agg -> agg -> agg"): "one copy of each row per microsecond",
 }
 """What is refused, with words of the refusal."""
 

@@ -57,6 +57,12 @@ KINDS = {
     "intersection": Kind("SetOperation", f"SELECT k FROM A {W} INTERSECT ALL SELECT k FROM B {W}"),
     "row window": Kind("RowWindow", "SELECT k, v FROM A [ROWS 3]"),
     "partitioned row window": Kind("RowWindow", "SELECT k, v FROM A [PARTITION BY k ROWS 2]"),
+    "batches of rows": Kind("RowWindow", "SELECT k, v FROM A [PARTITION BY k ROWS 3 SLIDE 2]"),
+    "session window": Kind(
+        "SessionWindow",
+        "SELECT k, window_start, count(*) AS n FROM A [PARTITION BY k SESSION 3] GROUP BY k, window_start",
+    ),
+    "bounds of windows": Kind("WindowBounds", "SELECT k, v, window_start, window_end FROM A [CUMULATE 12, 4]"),
     "istream": Kind("Changes", f"SELECT ISTREAM DISTINCT k FROM A {W}"),
     "dstream": Kind("Changes", f"SELECT DSTREAM k FROM A {W}"),
     "rstream": Kind("Instants", "SELECT RSTREAM k FROM A [RANGE 3]"),

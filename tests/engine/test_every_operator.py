@@ -11,6 +11,7 @@ from tests.engine.kinds import KINDS, inputs
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.one_way_join import KeptWindow, OneWayJoin
+from midstream.operators.row_window import SuccessorWindow
 from midstream.operators.slices import KeyedSliceOperator, SliceOperator
 
 
@@ -36,7 +37,7 @@ def test_nodes_say_of_their_operators_what_is_true(name: str) -> None:
 
 
 def test_every_kind_of_operator_is_checked() -> None:
-    abstract = {SliceOperator, KeyedSliceOperator}
+    abstract = {SliceOperator, KeyedSliceOperator, SuccessorWindow}
     of_fragments = {
         KeptWindow,
         OneWayJoin,

@@ -23,7 +23,7 @@ def refusal(cql: str) -> ms.QueryError:
     [
         ("window(ts, 10)", "[TUMBLE"),
         ("hop(ts, 10)", "[HOP"),
-        ("session_window(ts, 10)", "sessions begin and end"),
+        ("session_window(ts, 10)", "PARTITION BY k SESSION"),
         ("top(3)", "LIMIT n"),
         ("random()", "repeated"),
         ("now()", "time column"),

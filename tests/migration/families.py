@@ -17,7 +17,16 @@ from midstream.optimizer.plans import Plan, plan_query
 from midstream.optimizer.rules import RULES
 
 NAMES = "ABCDEF"
-WINDOWS = ("[RANGE 10]", "[RANGE 10]", "[RANGE 4]", "[RANGE 15]", "[HOP 8, 4]", "[TUMBLE 6]", "[NOW]")
+WINDOWS = (
+    "[RANGE 10]",
+    "[RANGE 10]",
+    "[RANGE 4]",
+    "[RANGE 15]",
+    "[HOP 8, 4]",
+    "[CUMULATE 12, 4]",
+    "[TUMBLE 6]",
+    "[NOW]",
+)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def test_what_enters_and_leaves_adds_up_to_the_relation(case: Case) -> None:
         assert not entered.get(moment, Counter()) & left.get(moment, Counter())
 
 
-TICKING = RELATIONAL - {*ENDLESS, "hop", "tumble", "timestamp_time", "zoned_time"}
+TICKING = RELATIONAL - {*ENDLESS, "hop", "tumble", "cumulate", "timestamp_time", "zoned_time"}
 """Queries that are looked at once per tick; those over nothing but hopping windows are so at boundaries only."""
 
 

@@ -7,11 +7,11 @@ each other at any batch boundary: what has been emitted does not depend on which
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from midstream.algebra.plan import Relation, Window, is_monotone, walk_plan
 from midstream.algebra.time import LONGEST
-from midstream.algebra.windows import Hop, Range
+from midstream.algebra.windows import Hop, Range, Session
 from midstream.errors import QueryError
 
 PIECES_PER_WINDOW = 8
@@ -38,10 +38,11 @@ def _grid(plan: Relation, emit_every: int | None) -> Hop:
             raise QueryError(f"emit_every must be positive and no longer than a window, not {emit_every}")
         return Hop(emit_every, emit_every)
     windows = [node.spec for node in walk_plan(plan) if isinstance(node, Window)]
-    hops = [replace(w, size=w.slide) for w in windows if isinstance(w, Hop)]
+    hops = [w.grid for w in windows if isinstance(w, Hop)]
     if hops:
         return min(hops, key=lambda h: h.slide)
     sizes = [w.size for w in windows if isinstance(w, Range) and w.size > 0]
+    sizes += [w.gap for w in windows if isinstance(w, Session)]
     if sizes:
         every = max(1, min(sizes) // PIECES_PER_WINDOW)
     else:

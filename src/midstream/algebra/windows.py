@@ -1,7 +1,8 @@
 """Windows turn a stream into a relation: they say from when until when a tuple counts.
 
 A tuple at `t` is valid over `[RANGE w]` for `[t, t+w+1)`, over `[ROWS n]` until its n-th successor, over
-`[HOP size, slide]` at the boundaries `b` with `b - size <= t < b`, each lasting until the next boundary.
+`[HOP size, slide]` at the boundaries `b` with `b - size <= t < b`, each lasting until the next boundary, over
+`[SESSION gap]` at the instant at which its session ends.
 """
 
 from __future__ import annotations
@@ -47,18 +48,44 @@ class Unbounded(WindowSpec):
 
 @dataclass(frozen=True, slots=True)
 class Rows(WindowSpec):
-    """Valid until the `count`-th successor, among tuples with equal `partition_by` columns (nulls equal)."""
+    """The last `count` tuples, whenever a multiple of `slide` has come, among those with equal `partition_by` columns.
+
+    With a slide of 1 a tuple is valid until its `count`-th successor. Nulls are equal.
+    """
 
     count: int
     partition_by: tuple[str, ...] = ()
+    slide: int = 1
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise QueryError(f"a row window needs at least one row, not {self.count}")
+        if self.count < 1 or self.slide < 1:
+            raise QueryError(f"a row window needs at least one row, not {min(self.count, self.slide)}")
 
     def show(self, domain: TimeDomain) -> str:
-        by = f"PARTITION BY {', '.join(self.partition_by)} " if self.partition_by else ""
-        return f"[{by}ROWS {self.count}]"
+        slide = f" SLIDE {self.slide}" if self.slide > 1 else ""
+        return f"[{_partition_text(self.partition_by)}ROWS {self.count}{slide}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Session(WindowSpec):
+    """Tuples that follow one another by no more than `gap`, among those with equal `partition_by` columns.
+
+    All of a session's tuples are valid for one tick, `gap` after the last of them: then it is known to have ended.
+    """
+
+    gap: int
+    partition_by: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.gap < 1:
+            raise QueryError("a session needs a positive gap")
+
+    def show(self, domain: TimeDomain) -> str:
+        return f"[{_partition_text(self.partition_by)}SESSION {show_ticks(self.gap, domain)}]"
+
+
+def _partition_text(columns: tuple[str, ...]) -> str:
+    return f"PARTITION BY {', '.join(columns)} " if columns else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +93,45 @@ class Hop(WindowSpec):
     """The relation changes only at boundaries `offset + i * slide`; in `zone`'s wall-clock time if there is one.
 
     Wall-clock boundaries that a zone skips move to the end of the gap; those it repeats count the first time.
+    A `cumulative` window begins at the multiples of `size` and grows by `slide` until it has that size. One over what
+    other windows give takes in what they give at its end (`b - size < t <= b`): that is about the time before.
     """
 
     size: int
     slide: int
     offset: int = 0
     zone: str | None = None
+    cumulative: bool = False
+    takes_in_end: bool = False
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.slide < 1:
             raise QueryError("a hopping window needs a positive size and a positive slide")
+        if self.cumulative and self.size % self.slide:
+            raise QueryError("the size of a cumulative window must be a multiple of its step")
+
+    @property
+    def grid(self) -> Hop:
+        """The boundaries alone, as the ends of windows between two of them."""
+        return Hop(self.slide, self.slide, self.offset, self.zone)
+
+    @property
+    def whole(self) -> Hop:
+        """The windows of full size of a cumulative one."""
+        return Hop(self.size, self.size, self.offset, self.zone)
 
     def show(self, domain: TimeDomain) -> str:
         tumbling = self.size == self.slide
-        parts = ["TUMBLE " if tumbling else "HOP ", show_ticks(self.size, domain)]
+        word = "TUMBLE" if tumbling else "CUMULATE" if self.cumulative else "HOP"
+        parts = [word, " ", show_ticks(self.size, domain)]
         if not tumbling:
             parts.append(f", {show_ticks(self.slide, domain)}")
         if self.offset:
             parts.append(f" OFFSET {show_ticks(self.offset, domain)}")
         if self.zone:
             parts.append(f" ZONE '{self.zone}'")
+        if self.takes_in_end:
+            parts.append(" with its end")
         return f"[{''.join(parts)}]"
 
 

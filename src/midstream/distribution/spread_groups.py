@@ -198,7 +198,9 @@ def _kind(node: p.PhysicalNode, spread: str) -> Kind:
     if "spread" not in below:
         return "copied"
     match node:
-        case p.Filter() | p.Compute() | p.AssignWindow() | p.PartialAggregate() | p.PartialDistinct():
+        case (
+            p.Filter() | p.Compute() | p.AssignWindow() | p.WindowBounds() | p.PartialAggregate() | p.PartialDistinct()
+        ):
             return "spread"
         case p.HashJoin() | p.MultiwayJoin() if below.count("spread") == 1:
             return "spread"

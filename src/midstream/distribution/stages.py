@@ -91,7 +91,7 @@ class _Cutting:
                 return self._union(node)
             case p.GroupAggregate(keys=keys) | p.OverPartition(keys=keys):
                 return self._grouped(node, keys)
-            case p.RowWindow(partition_by=keys):
+            case p.SuccessorWindow(partition_by=keys):
                 return self._grouped(node, keys)
             case p.Deduplicate() | p.Changes():
                 return self._grouped(node, tuple(node.schema.names))
@@ -286,8 +286,8 @@ def traced(node: p.PhysicalNode, key: Key) -> list[tuple[p.Source, Key]] | None:
             return None if mapped is None else traced(below, mapped)
         case p.Concatenate(united=united):
             return _all(united, lambda child: dict(zip(node.schema.names, child.schema.names, strict=True)), key)
-        case p.Filter(input=below) | p.Instants(input=below) | p.AssignWindow(input=below):
-            return traced(below, key)
+        case p.Filter() | p.Instants() | p.AssignWindow() | p.WindowBounds():
+            return traced(node.inputs[0], key)
     return None
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_TUMBLE = "a window stands behind its stream: FROM A [TUMBLE 10 MINUTES]; valid_from of a result is the window's end"
+_TUMBLE = "a window stands behind its stream: FROM A [TUMBLE 10 MINUTES]; window_start and window_end are columns"
 _HOP = "a window stands behind its stream: FROM A [HOP 10 MINUTES, 1 MINUTE], or [RANGE 10 MINUTES] for one that slides"
-_SESSION = "there are no session windows; the page of recipes shows how to find where sessions begin and end"
+_SESSION = "a window stands behind its stream: FROM A [PARTITION BY k SESSION 10 MINUTES]; window_end is a column"
 _RANDOM = "a batch that is repeated must give the same rows; use md5 of columns that differ"
 _TIME = "time comes with the tuples: use the time column"
 

@@ -16,15 +16,27 @@ from midstream.algebra.plan import Relation
 from midstream.language.binding import Binding, match_name, nearest
 from midstream.language.query_grammar import TO_STREAM
 
+BOUNDS = ("window_start", "window_end")
+"""How the columns are called that say when a row's window begins and ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream or sub-query in FROM: its visible name, its columns by visible name, and its part of FROM."""
+    """A stream or sub-query in FROM: its visible name, its columns by visible name, and its part of FROM.
+
+    `bounds` are columns of its window, which `*` does not name.
+    """
 
     name: str
     columns: dict[str, Column]
     part: int = 0
     time: Column | None = None
+    bounds: dict[str, Column] = field(default_factory=dict)
+
+    @property
+    def named(self) -> dict[str, Column]:
+        """All that can be named: a source's own columns before those of its window."""
+        return {**self.bounds, **self.columns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +139,7 @@ class Scope:
         if table is not None:
             if not match_name(table, [s.name for s in self.sources]):
                 return None
-            columns = self.source(table).columns
+            columns = self.source(table).named
             found = self._only(name, match_name(name, columns), name)
             return None if found is None else (found, columns[found])
         return self._unqualified(name, node)
@@ -139,8 +151,7 @@ class Scope:
         for source in self.sources:
             if all(m.part != source.part for m in merged):
                 hits += [
-                    (found, source.columns[found], f"{source.name}.{found}")
-                    for found in match_name(name, source.columns)
+                    (found, source.named[found], f"{source.name}.{found}") for found in match_name(name, source.named)
                 ]
         hits = [hit for hit in hits if hit[0] == name.name] or hits
         if len(hits) > 1:
@@ -175,6 +186,8 @@ class Scope:
         hint = nearest(name.name, known, "columns")
         if name.name.upper() in TO_STREAM:
             hint = f"{name.name.upper()} stands right after SELECT, before DISTINCT"
+        if name.name.casefold() in BOUNDS:
+            hint = f"{name.name} is a column of [TUMBLE …], [HOP …], [CUMULATE …] and [SESSION …] windows"
         if name.args.get("quoted"):
             hint = f"{hint or ''} (a text stands in single quotes: '{name.name}')".lstrip()
         return self.binding.error(f"unknown column {name.name}", node, hint=hint)

@@ -7,18 +7,19 @@ and holds a RIGHT or FULL join, or a sequence, is put together on its own first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, conjunction
-from midstream.algebra.plan import Join, JoinKind, Project, Relation, Stream, Window
+from midstream.algebra.plan import Join, JoinKind, Project, Relation, Stream, Window, gives_at_ends
 from midstream.algebra.types import BOOLEAN, common_type
+from midstream.algebra.windows import Hop, Session
 from midstream.language.binding import Binding, match_name, nearest
 from midstream.language.literals import coerce
 from midstream.language.nodes import FollowedBy, JoinedSources, Node
 from midstream.language.scalars import bind_condition
-from midstream.language.scope import Scope, Source
+from midstream.language.scope import BOUNDS, Scope, Source
 from midstream.language.sequences import bind_step
 from midstream.language.windows import bind_window, is_raw, require_instants, require_window
 
@@ -50,12 +51,14 @@ class SourceBinder:
         self.binding = binding
         self.environment = environment
         self.bind_query = bind_query
+        self.bounded = False
 
     def bind(self, select: exp.Select, scope: Scope) -> Relation:
         """The relation of a FROM clause."""
         start = select.args.get("from_")
         if start is None:
             raise self.binding.error("a query needs FROM", select, hint="write for instance SELECT * FROM A [RANGE 10]")
+        self.bounded = any(column.name.casefold() in BOUNDS for column in select.find_all(exp.Column))
         groups = _groups(start.this, select.args.get("joins") or [])
         self._reserve(groups)
         relation = self._group(*groups[0], scope)
@@ -208,7 +211,14 @@ class SourceBinder:
             assert isinstance(found, Column)
             return found.name
 
-        return Window(relation, bind_window(self.binding, clause, relation.domain, column))
+        spec = bind_window(self.binding, clause, relation.domain, column)
+        if isinstance(spec, Hop) and gives_at_ends(relation):
+            spec = replace(spec, takes_in_end=True)
+        if not self.bounded or not isinstance(spec, Hop | Session) or set(BOUNDS) & set(source.columns):
+            return Window(relation, spec)
+        names = (f"{node.meta['unique']}.{BOUNDS[0]}", f"{node.meta['unique']}.{BOUNDS[1]}")
+        source.bounds.update((b, Column(n, relation.domain.output_type)) for b, n in zip(BOUNDS, names, strict=True))
+        return Window(relation, spec, names)
 
 
 def _shared_names(before: Scope, added: Scope) -> list[exp.Identifier]:

@@ -25,37 +25,63 @@ class WindowGrammar(ExpressionGrammar):
             case "RANGE":
                 if self.take_word("UNBOUNDED"):
                     return WindowClause(this="UNBOUNDED")
-                return WindowClause(this="RANGE", size=self.duration())
+                return self._sliding(self.duration())
             case "NOW" | "UNBOUNDED" as word:
                 return WindowClause(this=word)
             case "ROWS":
-                return WindowClause(this="ROWS", rows=self.need(TokenType.NUMBER, "a number of rows").text)
+                return self._rows()
+            case "SESSION":
+                return self._session()
             case "PARTITION":
                 return self._partitioned()
-            case "HOP":
+            case "HOP" | "CUMULATE" as word:
                 size = self.duration()
-                self.need(TokenType.COMMA, ", and the slide")
-                return self._boundaries(WindowClause(this="HOP", size=size, slide=self.duration()))
+                self.need(TokenType.COMMA, ", and the slide" if word == "HOP" else ", and the step")
+                return self._boundaries(WindowClause(this=word, size=size, slide=self.duration()))
             case "TUMBLE":
                 return self._boundaries(WindowClause(this="TUMBLE", size=self.duration()))
         if token:
             self._advance(-1)
         self.expected(
             "a window",
-            hint="[RANGE 10], [NOW], [UNBOUNDED], [ROWS 5], [PARTITION BY k ROWS 5], [HOP 10, 5] or [TUMBLE 10]",
+            hint="[RANGE 10], [NOW], [UNBOUNDED], [ROWS 5], [PARTITION BY k ROWS 5], [HOP 10, 5], [TUMBLE 10], "
+            "[CUMULATE 20, 5], [SESSION 5] or [PARTITION BY k SESSION 5]",
         )
 
-    def _partitioned(self) -> WindowClause:
-        self.need_word("BY")
-        columns = [self._partition_column()]
-        while self.take(TokenType.COMMA):
-            columns.append(self._partition_column())
-        self.need_word("ROWS")
-        rows = self.need(TokenType.NUMBER, "a number of rows").text
-        return WindowClause(this="ROWS", rows=rows, partition=columns)
+    def _sliding(self, size: Node) -> WindowClause:
+        """`RANGE 10`, or `RANGE 10 SLIDE 5`, which is `HOP 10, 5`."""
+        if self.take_word("SLIDE"):
+            return self._boundaries(WindowClause(this="HOP", size=size, slide=self.duration()))
+        return WindowClause(this="RANGE", size=size)
 
-    def _partition_column(self) -> Node:
-        return self._column()
+    def _rows(self, partition: list[Node] | None = None) -> WindowClause:
+        made = WindowClause(this="ROWS", rows=self._count(), partition=partition)
+        if self.take_word("SLIDE"):
+            made.set("slide", self._count())
+        return made
+
+    def _count(self) -> str:
+        return self.need(TokenType.NUMBER, "a number of rows").text
+
+    def _session(self, partition: list[Node] | None = None) -> WindowClause:
+        made = WindowClause(this="SESSION", size=self.duration(), partition=partition)
+        if partition is None and self.take_word("PARTITION"):
+            made.set("partition", self._partition_columns())
+        return made
+
+    def _partitioned(self) -> WindowClause:
+        columns = self._partition_columns()
+        if self.take_word("SESSION"):
+            return self._session(columns)
+        self.need_word("ROWS")
+        return self._rows(columns)
+
+    def _partition_columns(self) -> list[Node]:
+        self.need_word("BY")
+        columns: list[Node] = [self._column()]
+        while self.take(TokenType.COMMA):
+            columns.append(self._column())
+        return columns
 
     def _boundaries(self, made: WindowClause) -> WindowClause:
         if self.take_word("OFFSET"):

@@ -24,7 +24,7 @@ from midstream.algebra.plan import (
     walk_plan,
 )
 from midstream.algebra.time import LONGEST, TimeDomain, show_ticks, ticks
-from midstream.algebra.windows import NOW, Hop, Range, Rows, Unbounded, WindowSpec
+from midstream.algebra.windows import NOW, Hop, Range, Rows, Session, Unbounded, WindowSpec
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.literals import duration_text
@@ -38,6 +38,7 @@ def bind_window(
 ) -> WindowSpec:
     """The specification of a window; `column` gives the unique name of a column to partition by."""
     with binding.at(clause):
+        partition = tuple(dict.fromkeys(column(c) for c in clause.args.get("partition") or ()))
         match clause.this:
             case "NOW":
                 return NOW
@@ -46,8 +47,9 @@ def bind_window(
             case "RANGE":
                 return Range(bind_duration(binding, clause.args["size"], domain))
             case "ROWS":
-                partition = tuple(dict.fromkeys(column(c) for c in clause.args.get("partition") or ()))
-                return Rows(_rows(clause.args["rows"]), partition)
+                return Rows(_rows(clause.args["rows"]), partition, _rows(clause.args.get("slide") or "1"))
+            case "SESSION":
+                return Session(bind_duration(binding, clause.args["size"], domain), partition)
         return _hop(binding, clause, domain)
 
 
@@ -65,6 +67,7 @@ def _hop(binding: Binding, clause: WindowClause, domain: TimeDomain) -> Hop:
         _slide(binding, clause.args.get("slide"), size, domain),
         0 if offset is None else bind_duration(binding, offset, domain),
         _zone(binding, clause.args.get("zone"), domain),
+        clause.this == "CUMULATE",
     )
 
 

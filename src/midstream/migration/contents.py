@@ -26,7 +26,7 @@ from midstream.operators.elements import Elements, empty_elements
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoin
 from midstream.operators.one_way_join import KeptWindow
-from midstream.operators.row_window import RowWindow
+from midstream.operators.row_window import SuccessorWindow
 from midstream.operators.sequence import FollowedBy
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
@@ -87,7 +87,7 @@ def ports_of(operator: Operator) -> list[tuple[int | None, SortedState]]:
             return [(port, state) for port, states in enumerate(operator.indexes) for state in states]
         case KeptWindow():
             return [(0, operator.state)]
-        case RowWindow() | FollowedBy():
+        case SuccessorWindow() | FollowedBy():
             return [(None, state) for state in operator.states]
         case SliceOperator():
             return list(enumerate(operator.kept))
@@ -155,6 +155,10 @@ class Contents:
                     self.leaves[leaf_name(node)] = KeptLeaf(known, here)
             case p.Filter():
                 self._descend(node.input, known, columns)
+            case p.WindowBounds():
+                # What it gives for a piece of an element is that piece.
+                own = {name: there for name, there in columns.items() if name not in node.bounds}
+                self._descend(node.input, known, own)
             case p.Compute():
                 self._descend(node.input, known, _undone(node, columns))
             case p.Concatenate():

@@ -77,8 +77,10 @@ def _no_split(node: p.PhysicalNode) -> str | None:
     match node:
         case p.Source() if node.longest is None:
             return "its tuples are valid for ever, so there is no instant after which the old box is not needed"
-        case p.RowWindow():
+        case p.SuccessorWindow():
             return "its tuples are valid until others come, so nobody knows when the old box is no longer needed"
+        case p.OverlappingBounds():
+            return "its tuples have other bounds in every window, so an interval of one cannot be cut at any instant"
         case p.FollowedBy():
             return "a sequence is not determined by single snapshots, so it cannot be cut at an instant"
         case p.AssignWindow() | p.Instants():
@@ -101,6 +103,10 @@ def describe(node: p.PhysicalNode) -> str:
             return "EXCEPT" if kind == "difference" else "INTERSECT"
         case p.RowWindow():
             return "a ROWS window"
+        case p.SessionWindow():
+            return "a SESSION window"
+        case p.WindowBounds():
+            return "window_start and window_end of windows that overlap"
         case p.FollowedBy():
             return "a sequence"
         case p.AssignWindow() | p.Instants():
@@ -115,7 +121,7 @@ def emission_class(node: p.PhysicalNode) -> str:
     match node:
         case p.GroupAggregate() | p.OverPartition() | p.OuterJoin() | p.SetOperation():
             return "nothing"
-        case p.RowWindow() | p.Instants() | p.FollowedBy():
+        case p.SuccessorWindow() | p.Instants() | p.FollowedBy():
             return "nothing"
         case p.Source() | p.AssignWindow():
             return "everything"

@@ -31,6 +31,8 @@ REPLAYED = (
     p.Source,
     p.Filter,
     p.Compute,
+    p.WindowBounds,
+    p.OverlappingBounds,
     p.Concatenate,
     p.HashJoin,
     p.MultiwayJoin,

@@ -187,7 +187,7 @@ class StateMove:
 
     def _fill_port(self, operator: int, port: int) -> None:
         node = self.new.nodes[operator]
-        if isinstance(node, p.RowWindow | p.FollowedBy):
+        if isinstance(node, p.SuccessorWindow | p.FollowedBy):
             raise self._not_derivable(node)
         known = self.contents.find(node.inputs[port]) if (operator, port) in self.sorted_ports else None
         if known is not None:
@@ -210,7 +210,7 @@ class StateMove:
         match node:
             case p.Source() | p.AssignWindow():
                 self._fill_leaf(node, wire)
-            case p.Filter() | p.Compute() | p.Concatenate():
+            case p.Filter() | p.Compute() | p.Concatenate() | p.WindowBounds():
                 for port, child in enumerate(node.inputs):
                     self._fill(child, Wire(here, port))
             case OneWayJoin():

@@ -168,11 +168,26 @@ def _(node: p.SetOperation, functions: Functions) -> Operator:
 
 
 @build.register
+def _(node: p.WindowBounds, functions: Functions) -> Operator:
+    return stateless.WindowBounds(node.schema, node.hop)
+
+
+@build.register
 def _(node: p.RowWindow, functions: Functions) -> Operator:
-    kept = SortedState(
-        f"rows of {node.content}", node.partition_by, node.schema, None, grouping=grouping_of(node.input)
+    spec = node.spec
+    return row_window.RowWindow(
+        node.schema, _rows_of(node), spec.count, spec.slide, tuple(node.schema.names), node.grid
     )
-    return row_window.RowWindow(node.schema, kept, node.count, tuple(node.schema.names), node.grid)
+
+
+@build.register
+def _(node: p.SessionWindow, functions: Functions) -> Operator:
+    return row_window.SessionWindow(node.schema, _rows_of(node), node.spec.gap, node.bounds is not None)
+
+
+def _rows_of(node: p.SuccessorWindow) -> SortedState:
+    below = node.input
+    return SortedState(f"rows of {node.content}", node.partition_by, below.schema, None, grouping=grouping_of(below))
 
 
 @build.register

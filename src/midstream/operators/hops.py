@@ -18,7 +18,7 @@ import numpy as np
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.operators.clocks import clock_of
-from midstream.operators.elements import Ticks
+from midstream.operators.elements import Indices, Ticks
 
 
 @overload
@@ -69,6 +69,8 @@ def last_boundary_reaching(ticks: int | Ticks, hop: Hop) -> int | Ticks:
     """
     if not isinstance(ticks, np.ndarray):
         return int(last_boundary_reaching(_one(ticks), hop)[0])
+    if hop.cumulative:
+        return boundary_after(ticks, hop.whole)
     if hop.zone is None:
         return _multiple_up_to(_later(ticks, hop.size), hop)
     clock = clock_of(hop.zone)
@@ -77,10 +79,34 @@ def last_boundary_reaching(ticks: int | Ticks, hop: Hop) -> int | Ticks:
 
 def validity(ticks: Ticks, hop: Hop) -> tuple[Ticks, Ticks]:
     """From when until when tuples of these ticks count; an empty interval for a tuple that no window holds."""
+    if hop.takes_in_end:
+        ticks = ticks - 1
     valid_from = boundary_after(ticks, hop)
-    if hop.zone is None and hop.size % hop.slide == 0:
+    if hop.zone is None and hop.size % hop.slide == 0 and not hop.cumulative:
         return valid_from, _later(valid_from, hop.size)
     return valid_from, boundary_after(last_boundary_reaching(ticks, hop), hop)
+
+
+def beginning(boundaries: Ticks, hop: Hop) -> Ticks:
+    """When the windows that end at these boundaries begin."""
+    clock = None if hop.zone is None else clock_of(hop.zone)
+    last = _multiple_up_to(boundaries if clock is None else clock.mark(boundaries), hop)
+    first = _multiple_up_to(last - 1, hop.whole) if hop.cumulative else last - hop.size
+    return first if clock is None else clock.first_instant(first)
+
+
+def pieces(valid_from: Ticks, valid_to: Ticks, hop: Hop) -> tuple[Indices, Ticks, Ticks]:
+    """Intervals cut at the boundaries of a hop: the number of the interval that each piece is of, its start and end."""
+    number, start = np.arange(len(valid_from)), valid_from
+    found = []
+    while len(number):
+        end = np.minimum(boundary_after(start, hop), valid_to[number])
+        found.append((number, start, end))
+        goes_on = end < valid_to[number]
+        number, start = number[goes_on], end[goes_on]
+    none = np.empty(0, np.int64)
+    numbers, starts, ends = (np.concatenate(parts) for parts in zip((none,) * 3, *found, strict=True))
+    return numbers, starts, ends
 
 
 def _one(tick: int) -> Ticks:

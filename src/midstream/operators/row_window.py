@@ -1,12 +1,13 @@
-"""Row windows: a tuple is valid until its n-th successor, among the tuples of its partition.
+"""Windows whose tuples count from or until when others come: row windows and sessions.
 
-When that is depends on what is still to come, so the window answers by slices: within a slice, every row that could
+When that is depends on what is still to come, so these windows answer by slices: within a slice, every row that could
 end something is known. Ties in time are broken by all columns, so that arrival order never matters.
 
-A row is closed once it has n successors. The last n rows of a partition are always kept, so a closed row has n
-successors among what is kept whether or not other closed rows are still there, and ends before the slices to come: it
-may stay where it is stored, and changes no answer. So a segment is rewritten only when most of its rows are closed, and
-what is written is never more than what was closed.
+A row is closed once its validity is known. Closed rows may stay where they are stored, because they change no later
+answer: the last n rows of a partition are always kept, so a closed row of a row window has n successors among what is
+kept whether or not other closed rows are still there; of an ended session any rows end no later, and long before the
+next one begins. So a segment is rewritten only when most of its rows are closed, and what is written is never more than
+what was closed. Windows that move by several rows count the rows of a partition, so they drop all closed rows or none.
 """
 
 from __future__ import annotations
@@ -26,14 +27,11 @@ from midstream.operators.state.places import ChosenRows, stored_rows
 from midstream.operators.state.sorted_state import SortedState
 
 
-class RowWindow(SliceOperator):
-    """`[ROWS n]` and `[PARTITION BY k ROWS n]`."""
+class SuccessorWindow(SliceOperator):
+    """A window that looks at the rows of a partition in order of time, then of the columns of `order`."""
 
-    name = "row window"
-
-    def __init__(self, schema: pa.Schema, kept: SortedState, count: int, order: tuple[str, ...], grid: Hop) -> None:
+    def __init__(self, schema: pa.Schema, kept: SortedState, order: tuple[str, ...], grid: Hop | None) -> None:
         super().__init__(schema, (kept,), grid)
-        self.count = count
         self.order = order
 
     @property
@@ -53,18 +51,25 @@ class RowWindow(SliceOperator):
             if not len(rows):
                 continue
             order, partitions = self._order(rows)
-            ordered = rows.take(order)
-            ends, closed = self._ends(ordered, partitions, end)
+            given, closed = self.answer(rows.take(order), partitions, start, end)
             closed_rows.add(places, order[closed])
-            yield ordered.with_validity(ordered.valid_from, ends).clipped(start, end)
-        for segment, gone in closed_rows:
+            yield given
+        self.drop(closed_rows)
+
+    def answer(self, rows: Elements, partitions: Indices, start: int, end: int) -> tuple[Elements, Mask]:
+        """What the slice gives for rows in order, and which of them are closed."""
+        raise NotImplementedError
+
+    def drop(self, closed: ChosenRows) -> None:
+        """Drops closed rows where they are most of what is stored."""
+        for segment, gone in closed:
             if 2 * len(gone) > len(segment):
                 self.kept[0].replace_segment(segment, np.setdiff1d(np.arange(len(segment)), gone))
 
     def _order(self, rows: Elements) -> tuple[Indices, Indices]:
-        """Positions in order of partition, then of time and all columns, and the partition at each."""
+        """Positions in order of partition, then of time and some columns, and the partition at each."""
         by_value = [rows.columns.column(name) for name in self.order]
-        order = total_order(by_value, [rows.valid_from])
+        order = total_order(by_value, [rows.valid_from]) if by_value else np.argsort(rows.valid_from, kind="stable")
         if order is None:
             order = np.arange(len(rows))
         key = self.kept[0].key
@@ -74,14 +79,72 @@ class RowWindow(SliceOperator):
         by_partition = np.argsort(partitions, kind="stable")
         return order.take(by_partition), partitions.take(by_partition)
 
-    def _ends(self, rows: Elements, partitions: Indices, end: int) -> tuple[Ticks, Mask]:
-        """When each row ends (at the slice's end while it is open), and which rows are closed for good."""
-        ends = np.full(len(rows), end, np.int64)
-        n = self.count
-        if len(rows) > n:
-            same = partitions[n:] == partitions[:-n]
-            ends[:-n] = np.where(same, rows.valid_from[n:], ends[:-n])
-            closed = np.append(same, np.zeros(n, bool))
-        else:
-            closed = np.zeros(len(rows), bool)
-        return ends, closed
+
+class RowWindow(SuccessorWindow):
+    """`[ROWS n]`, `[ROWS n SLIDE m]` and the same by partition.
+
+    The row at place i of its partition, counted from 0, is valid in the windows that end at places `m*j - 1` for the j
+    with `m*j - n <= i < m*j`.
+    """
+
+    name = "row window"
+
+    def __init__(
+        self, schema: pa.Schema, kept: SortedState, count: int, slide: int, order: tuple[str, ...], grid: Hop
+    ) -> None:
+        super().__init__(schema, kept, order, grid)
+        self.count = count
+        self.slide = slide
+
+    def answer(self, rows: Elements, partitions: Indices, start: int, end: int) -> tuple[Elements, Mask]:
+        n, m = self.count, self.slide
+        first = np.searchsorted(partitions, partitions, "left")
+        size = np.searchsorted(partitions, partitions, "right") - first
+        place = np.arange(len(rows)) - first
+
+        def time_of(places: Indices) -> Ticks:
+            """When the rows at these places of the partition come; at the slice's end if they have not come yet."""
+            there = places < size
+            return np.where(there, rows.valid_from[np.where(there, first + places, 0)], end)
+
+        starts = rows.valid_from if m == 1 else time_of((place // m + 1) * m - 1)
+        ends = time_of(((place + n) // m + 1) * m - 1)
+        closed = ((place // m * m + m - 1 + n) // m + 1) * m - 1 < size
+        return rows.with_validity(starts, ends).clipped(start, end), closed
+
+    def drop(self, closed: ChosenRows) -> None:
+        if self.slide == 1:
+            super().drop(closed)
+            return
+        gone = list(closed)
+        if 2 * sum(len(rows) for _, rows in gone) > sum(map(len, self.kept[0].segments)):
+            for segment, rows in gone:
+                self.kept[0].replace_segment(segment, np.setdiff1d(np.arange(len(segment)), rows))
+
+
+class SessionWindow(SuccessorWindow):
+    """`[SESSION gap]`: rows that follow one another by no more than the gap, at the instant at which they end.
+
+    `bounds` says whether the session's first time and its end are added as columns.
+    """
+
+    name = "session window"
+
+    def __init__(self, schema: pa.Schema, kept: SortedState, gap: int, bounds: bool) -> None:
+        super().__init__(schema, kept, (), None)
+        self.gap = gap
+        self.bounds = bounds
+
+    def answer(self, rows: Elements, partitions: Indices, start: int, end: int) -> tuple[Elements, Mask]:
+        times, new = rows.valid_from, np.ones(len(rows), bool)
+        new[1:] = (partitions[1:] != partitions[:-1]) | (times[1:] - times[:-1] > self.gap)
+        first, number = np.flatnonzero(new), np.cumsum(new) - 1
+        begins = times[first][number]
+        ends = (times[np.append(first[1:], len(rows)) - 1] + self.gap)[number]
+        given = (ends >= start) & (ends < end)
+        ended = rows.with_validity(ends, ends + 1).where(given)
+        if self.bounds:
+            bounds = [pa.array(ticks[given]).cast(self.schema.types[-1]) for ticks in (begins, ends)]
+            columns = pa.RecordBatch.from_arrays([*ended.columns.columns, *bounds], schema=self.schema)
+            ended = ended.with_columns(columns)
+        return ended, ends < end

@@ -17,7 +17,7 @@ from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.expressions import Predicate, compile_predicate
 from midstream.operators.hashing import columns_equal
 from midstream.operators.join import prepare
-from midstream.operators.row_window import RowWindow
+from midstream.operators.row_window import SuccessorWindow
 from midstream.operators.signed import consolidated, intervals, repeated, settled, signed
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import pairs
@@ -167,14 +167,14 @@ class Waiting(SignedOperator):
         return concatenate(given) if given else None
 
 
-class SignedRowWindow(SignedOperator):
-    """A row window: its input's raw tuples are taken once, its answer is signed."""
+class SignedSuccessorWindow(SignedOperator):
+    """A window by rows: its input's raw tuples are taken once, its answer is signed."""
 
-    def __init__(self, operator: RowWindow, schema: pa.Schema) -> None:
+    def __init__(self, operator: SuccessorWindow) -> None:
         self.operator = operator
         self.operator.grid = None
-        self.kept = empty_elements(schema)
-        self.cut = empty_elements(schema)
+        self.kept = empty_elements(operator.kept[0].schema)
+        self.cut = empty_elements(operator.schema)
 
     def process(self, port: int, batch: Elements) -> Elements | None:
         self.kept = concatenate([self.kept, batch.where(batch.valid_to > 0)])
@@ -223,10 +223,10 @@ def build_signed(node: p.PhysicalNode, functions: Functions) -> SignedOperator:
             return _many_way(node, functions)
         case p.Deduplicate() | p.GroupAggregate() | p.OverPartition() | p.OuterJoin() | p.SetOperation():
             return Waiting(node, functions)
-        case p.RowWindow():
+        case p.SuccessorWindow():
             operator = build(node, functions)
-            assert isinstance(operator, RowWindow)
-            return SignedRowWindow(operator, node.schema)
+            assert isinstance(operator, SuccessorWindow)
+            return SignedSuccessorWindow(operator)
         case p.Changes():
             return Net(node.kind, node.schema)
     raise QueryError(

@@ -13,7 +13,7 @@ from midstream.errors import InternalError
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, rows_without_columns
 from midstream.operators.expressions import CompiledExpression, Predicate
-from midstream.operators.hops import validity
+from midstream.operators.hops import beginning, boundary_at_or_before, pieces, validity
 
 
 class Filter(Operator):
@@ -96,6 +96,26 @@ class AssignWindow(Operator):
         result = windowed(batch, self.spec)
         self.work.given += len(result)
         return result if len(result) else None
+
+
+class WindowBounds(Operator):
+    """Elements cut at the boundaries of their window, each with when the window begins that ends there, and its end."""
+
+    name = "window bounds"
+
+    def __init__(self, schema: pa.Schema, hop: Hop) -> None:
+        super().__init__(schema)
+        self.hop = hop
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        self.work.taken += len(batch)
+        rows, starts, ends = pieces(batch.valid_from, batch.valid_to, self.hop)
+        boundaries = boundary_at_or_before(starts, self.hop)
+        cut = batch if len(rows) == len(batch) else batch.take(rows)
+        bounds = [pa.array(t).cast(self.schema.types[-1]) for t in (beginning(boundaries, self.hop), boundaries)]
+        columns = pa.RecordBatch.from_arrays([*cut.columns.columns, *bounds], schema=self.schema)
+        self.work.given += len(rows)
+        return cut.with_columns(columns).with_validity(starts, ends) if len(rows) else None
 
 
 def windowed(batch: Elements, spec: WindowSpec | None) -> Elements:

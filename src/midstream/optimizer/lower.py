@@ -40,7 +40,7 @@ from midstream.algebra.plan import (
     Window,
     instants,
 )
-from midstream.algebra.windows import Hop, Rows
+from midstream.algebra.windows import Hop, Rows, Session
 from midstream.errors import InternalError
 from midstream.optimizer.probing import (
     Names,
@@ -109,14 +109,24 @@ class _Lowering:
     def _window(self, plan: Window, needed: Names) -> p.PhysicalNode:
         child, spec = plan.input, plan.spec
         everything = frozenset(child.schema.names)
+        bounds = plan.bounds if needed & frozenset(plan.bounds or ()) else None
         if isinstance(spec, Rows):
             # Ties are broken by all columns, so none can be left out below a row window.
             inner = _arranged(self._elements(child, everything), child.schema.names)
-            return _pruned(p.RowWindow(inner.schema, inner, spec.count, spec.partition_by, self.grid), needed)
+            return _pruned(p.RowWindow(inner.schema, inner, spec, self.grid), needed)
+        if isinstance(spec, Session):
+            inner = self._elements(child, everything & (needed | frozenset(spec.partition_by)))
+            return _pruned(p.SessionWindow(_bounded(plan, inner, bounds), inner, spec, bounds), needed)
         if isinstance(child, Stream):
-            return p.Source(_schema(child.schema, needed), child, spec)
-        inner = self._elements(child, needed)
-        return p.AssignWindow(inner.schema, inner, spec)
+            inner = p.Source(_schema(child.schema, needed), child, spec)
+        else:
+            inner = self._elements(child, everything & needed)
+            inner = p.AssignWindow(inner.schema, inner, spec)
+        if bounds is None:
+            return inner
+        assert isinstance(spec, Hop)
+        kind = p.WindowBounds if spec.size <= spec.slide else p.OverlappingBounds
+        return _pruned(kind(_bounded(plan, inner, bounds), inner, spec, bounds), needed)
 
     def _elements(self, child: Relation, needed: Names) -> p.PhysicalNode:
         """What a window looks at: a stream's tuples, or the instants of a relation."""
@@ -326,6 +336,11 @@ def _schema(schema: pa.Schema, needed: Names) -> pa.Schema:
 
 def _weight(field: pa.Field) -> tuple[bool, str]:
     return not pa.types.is_primitive(field.type), field.name
+
+
+def _bounded(plan: Window, inner: p.PhysicalNode, bounds: tuple[str, str] | None) -> pa.Schema:
+    """The columns of a node, and those of the bounds of a window."""
+    return pa.schema([*inner.schema, *(plan.schema.field(name) for name in bounds or ())])
 
 
 def _hidden(asked: Asked) -> Names:

@@ -20,7 +20,7 @@ from midstream.algebra.physical.base import columns_text
 from midstream.algebra.physical.identities import part_key
 from midstream.algebra.plan import Project, Relation, Select, Stream, Window, rewrite_plan, walk_plan
 from midstream.algebra.time import TimeDomain
-from midstream.algebra.windows import Rows
+from midstream.algebra.windows import Rows, Session
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.optimizer.join_graph import JoinGraph
@@ -208,7 +208,8 @@ def _windows_only(core: Relation) -> bool:
     """Whether a join reads nothing but time windows over streams."""
     leaves = [node for node in walk_plan(core) if isinstance(node, Window | Stream)]
     inputs = [node for node in leaves if isinstance(node, Window)]
-    plain = all(isinstance(node.input, Stream) and not isinstance(node.spec, Rows) for node in inputs)
+    by_rows = any(isinstance(node.spec, Rows | Session) or node.bounds is not None for node in inputs)
+    plain = not by_rows and all(isinstance(node.input, Stream) for node in inputs)
     kinds = {type(node).__name__ for node in walk_plan(core)}
     return plain and 2 * len(inputs) == len(leaves) and kinds <= {"Join", "MultiJoin", "Window", "Stream"}
 

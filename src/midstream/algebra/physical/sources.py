@@ -9,7 +9,7 @@ from midstream.algebra.partition import Partition
 from midstream.algebra.physical.base import PhysicalNode, Unary
 from midstream.algebra.plan import Stream
 from midstream.algebra.time import TimeDomain
-from midstream.algebra.windows import Hop, Range, Unbounded, WindowSpec
+from midstream.algebra.windows import Hop, Range, Rows, Session, Unbounded, WindowSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +74,73 @@ class AssignWindow(Unary):
 
 
 @dataclass(frozen=True, slots=True)
-class RowWindow(Unary):
-    """Sets validity by successors."""
+class WindowBounds(Unary):
+    """When the windows that tuples are valid in begin and end, as two more columns; windows that do not overlap."""
+
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
+
+    hop: Hop
+    bounds: tuple[str, str]
+
+    @property
+    def label(self) -> str:
+        return f"Bounds of {self.hop.show(self.domain)} as {', '.join(self.bounds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OverlappingBounds(WindowBounds):
+    """The same of windows that overlap: tuples are cut where one ends."""
+
+    keeps_intervals: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessorWindow(Unary):
+    """Sets validity by the tuples of a partition that come later."""
 
     waits_for_frontier: ClassVar[bool] = True
     outlives_windows: ClassVar[bool] = True
 
-    count: int
-    partition_by: tuple[str, ...]
+    spec: Rows | Session
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns by which rows are successors of one another."""
+        return self.spec.partition_by
+
+
+@dataclass(frozen=True, slots=True)
+class RowWindow(SuccessorWindow):
+    """The last rows of a partition."""
+
+    spec: Rows
     grid: Hop
 
     @property
     def label(self) -> str:
-        by = f"PARTITION BY {', '.join(self.partition_by)} " if self.partition_by else ""
-        return f"RowWindow [{by}ROWS {self.count}] every {self.grid.slide}"
+        return f"RowWindow {self.spec.show(self.domain)} every {self.grid.slide}"
 
     @property
     def longest(self) -> int | None:
         return self.grid.slide
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow(SuccessorWindow):
+    """The rows of sessions, when they have ended."""
+
+    spec: Session
+    bounds: tuple[str, str] | None
+
+    @property
+    def label(self) -> str:
+        bounds = "" if self.bounds is None else f" with {', '.join(self.bounds)}"
+        return f"SessionWindow {self.spec.show(self.domain)}{bounds}"
+
+    @property
+    def longest(self) -> int | None:
+        return 1
 
 
 @dataclass(frozen=True, slots=True)

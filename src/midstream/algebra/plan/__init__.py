@@ -22,6 +22,7 @@ from midstream.algebra.plan.base import (
     walk_plan,
 )
 from midstream.algebra.plan.properties import (
+    gives_at_ends,
     instants,
     is_momentary,
     is_monotone,
@@ -66,6 +67,7 @@ __all__ = [
     "Union",
     "Window",
     "aliases",
+    "gives_at_ends",
     "instants",
     "is_momentary",
     "is_monotone",

@@ -14,7 +14,7 @@ from midstream.algebra.expressions import (
 )
 from midstream.algebra.time import TimeDomain
 from midstream.algebra.trees import draw, walk
-from midstream.algebra.windows import Rows, WindowSpec
+from midstream.algebra.windows import Hop, Rows, Session, WindowSpec
 from midstream.errors import InternalError
 
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
@@ -155,18 +155,30 @@ class Stream(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Window(UnaryRelation):
-    """Sets the validity of its input's tuples; over anything but a stream, one element per instant of its input."""
+    """Sets the validity of its input's tuples; over anything but a stream, one element per instant of its input.
+
+    `bounds` are the names of two more columns: when the window that a tuple is valid in begins, and when it ends. Hops
+    and sessions have them. A tuple that is valid in several windows is valid in each with other bounds.
+    """
 
     spec: WindowSpec
+    bounds: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.spec, Rows):
+        require(self.bounds is None or isinstance(self.spec, Hop | Session), "only hops and sessions have bounds")
+        require_unique(self.schema.names)
+        if isinstance(self.spec, Rows | Session):
             for name in self.spec.partition_by:
                 require(name in self.input.schema.names, f"no column {name} to partition by")
 
     @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.input.schema, *(pa.field(n, self.domain.output_type) for n in self.bounds or ())])
+
+    @property
     def label(self) -> str:
-        return f"Window {self.spec.show(self.domain)}"
+        bounds = "" if self.bounds is None else f" with {', '.join(self.bounds)}"
+        return f"Window {self.spec.show(self.domain)}{bounds}"
 
 
 def walk_plan(plan: Relation) -> Iterator[Relation]:

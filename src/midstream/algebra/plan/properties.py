@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 from midstream.algebra.plan.base import Relation, Stream, Window, walk_plan
 from midstream.algebra.plan.relations import Aggregate, Difference, Intersect, Join, MultiJoin, Over, Sequence, ToStream
-from midstream.algebra.windows import Hop, Range, Rows
+from midstream.algebra.windows import NOW, Hop, Range, Rows, Session, WindowSpec
 
 
 def is_monotone(plan: Relation) -> bool:
@@ -17,7 +17,7 @@ def is_monotone(plan: Relation) -> bool:
                 return False
             case Join(kind="left" | "right" | "full" | "anti"):
                 return False
-            case Window(spec=Rows()):
+            case Window(spec=Rows() | Session()):
                 return False
             case Window(input=inner) if not isinstance(inner, Stream):
                 return False
@@ -32,11 +32,36 @@ def instants(plan: Relation) -> Range | Hop | None:
     `NOW` stands for every tick; a `Hop` for its boundaries; None means that there would be one element per
     microsecond, which nobody wants, unless no row lasts longer than that.
     """
-    windows = {node.spec for node in walk_plan(plan) if isinstance(node, Window)}
-    hops = {replace(w, size=w.slide) for w in windows if isinstance(w, Hop)}
-    if windows and len(hops) == 1 and all(isinstance(w, Hop) for w in windows):
-        return hops.pop()
-    return Range(0) if plan.domain.is_integer or is_momentary(plan) else None
+    windows = set(_outermost(plan))
+    hops = [w.grid for w in windows if isinstance(w, Hop)]
+    if hops and len(hops) == len(windows):
+        finest = min(hops, key=lambda hop: hop.slide)
+        if all(_lies_on(hop, finest) for hop in hops):
+            return finest
+    return NOW if plan.domain.is_integer or is_momentary(plan) else None
+
+
+def _outermost(plan: Relation) -> Iterator[WindowSpec]:
+    """The windows that say for how long the rows of a relation count, which below other windows they do not."""
+    match plan:
+        case Window(spec=spec):
+            yield spec
+        case Stream() | Sequence():
+            yield NOW
+        case _:
+            for child in plan.inputs:
+                yield from _outermost(child)
+
+
+def _lies_on(hop: Hop, finest: Hop) -> bool:
+    """Whether all boundaries of a hop are boundaries of another."""
+    steps = (hop.slide % finest.slide, (hop.offset - finest.offset) % finest.slide)
+    return hop == finest or (hop.zone == finest.zone is None and steps == (0, 0))
+
+
+def gives_at_ends(plan: Relation) -> bool:
+    """Whether all that a relation gives comes of windows that have ended, so that it is about the time before."""
+    return all(isinstance(spec, Hop | Session) for spec in _outermost(plan))
 
 
 def is_momentary(plan: Relation) -> bool:
@@ -45,7 +70,7 @@ def is_momentary(plan: Relation) -> bool:
         case Stream() | Sequence():
             return True
         case Window(spec=spec):
-            return spec == Range(0)
+            return spec == NOW or isinstance(spec, Session)
         case Join(kind="inner" | "semi") | MultiJoin() | Intersect():
             return any(map(is_momentary, plan.inputs))
         case Join(kind="left" | "anti") | Difference():

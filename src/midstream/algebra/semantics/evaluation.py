@@ -109,8 +109,9 @@ class Oracle:
         match plan:
             case Stream():
                 return [Element(row, time, time + 1) for time, row in self._arrivals(plan)]
-            case Window(inner, spec):
-                return windowed(self.tuples(inner), spec, plan.schema.names)
+            case Window(inner, spec, bounds):
+                found = windowed(self.tuples(inner), spec, inner.schema.names, bounds is not None)
+                return found if bounds is None else [_with_times(plan, element) for element in found]
             case Sequence():
                 return [Element(row, time, time + 1) for time, row, _ in self.arrivals(plan)]
             case Select(inner) if _is_inner_join(inner):
@@ -272,6 +273,12 @@ class Oracle:
     def _evaluator(self, expression: Expression, *relations: Relation) -> Evaluator:
         names = [name for relation in relations for name in relation.schema.names]
         return evaluator(expression, names, self.catalog)
+
+
+def _with_times(plan: Window, element: Element) -> Element:
+    """An element whose last two values, the bounds of its window, are values of the plan's time."""
+    *row, start, end = element.row
+    return element._replace(row=(*row, *python_values(_times(plan, [start, end]))))
 
 
 def _is_inner_join(plan: Relation) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from midstream.algebra.semantics.clock import EPOCH, MICROSECOND, first_instant, wall_ticks, zone_of
 from midstream.algebra.semantics.values import Row, identity, row_order
 from midstream.algebra.time import INFINITY
-from midstream.algebra.windows import Hop, Range, Rows, Unbounded, WindowSpec
+from midstream.algebra.windows import Hop, Range, Rows, Session, Unbounded, WindowSpec
 from midstream.errors import InternalError
 
 
@@ -33,33 +33,73 @@ def in_order(stream: list[Tuple]) -> list[Tuple]:
     return sorted(stream, key=lambda tuple_: (tuple_.time, row_order(tuple_.row)))
 
 
-def windowed(stream: list[Tuple], spec: WindowSpec, names: list[str]) -> list[Element]:
-    """The elements a window makes of a stream whose columns have these names."""
+def windowed(stream: list[Tuple], spec: WindowSpec, names: list[str], bounds: bool = False) -> list[Element]:
+    """The elements a window makes of a stream whose columns have these names, with the window's bounds if asked for.
+
+    Bounds are given as ticks.
+    """
     match spec:
         case Range(size):
             found = [Element(row, time, min(time + size + 1, INFINITY)) for time, row in stream]
         case Unbounded():
             found = [Element(row, time, INFINITY) for time, row in stream]
-        case Rows(count, partition_by):
-            found = _row_window(in_order(stream), count, [names.index(name) for name in partition_by])
+        case Rows(count, partition_by, slide):
+            parts = _partitions(in_order(stream), [names.index(name) for name in partition_by])
+            found = [element for part in parts for element in _row_window(part, count, slide)]
+        case Session(gap, partition_by):
+            parts = _partitions(in_order(stream), [names.index(name) for name in partition_by])
+            found = [element for part in parts for element in _sessions(part, gap, bounds)]
         case Hop():
             boundaries = boundaries_of(spec)
-            found = [Element(row, *boundaries.validity(time)) for time, row in stream]
+            found = [Element(row, *boundaries.validity(time - spec.takes_in_end)) for time, row in stream]
+            if bounds:
+                found = [piece for element in found for piece in _pieces(element, boundaries)]
         case _:
             raise InternalError(f"no such window: {spec}")
     return [element for element in found if element.start < element.end]
 
 
-def _row_window(stream: list[Tuple], count: int, keys: list[int]) -> list[Element]:
+def _partitions(stream: list[Tuple], keys: list[int]) -> list[list[Tuple]]:
+    """The tuples of a stream by the columns of a key, each part in the stream's order."""
+    parts: dict[Hashable, list[Tuple]] = {}
+    for arrival in stream:
+        parts.setdefault(tuple(identity(arrival.row[key]) for key in keys), []).append(arrival)
+    return list(parts.values())
+
+
+def _row_window(stream: list[Tuple], count: int, slide: int) -> list[Element]:
+    """A tuple counts from the first window that holds it, of one per `slide` tuples, until the one after the last."""
+
+    def ending(window: int) -> int:
+        return stream[window * slide - 1].time if window * slide <= len(stream) else INFINITY
+
     found = []
-    for position, (time, row) in enumerate(stream):
-        successors = [later.time for later in stream[position + 1 :] if _same(later.row, row, keys)]
-        found.append(Element(row, time, successors[count - 1] if len(successors) >= count else INFINITY))
+    for place, (_, row) in enumerate(stream, 1):
+        holding = [w for w in range(-(-place // slide), (place + count) // slide + 1) if w * slide - count < place]
+        if holding:
+            found.append(Element(row, ending(holding[0]), ending(holding[-1] + 1)))
     return found
 
 
-def _same(left: Row, right: Row, keys: list[int]) -> bool:
-    return all(identity(left[key]) == identity(right[key]) for key in keys)
+def _sessions(stream: list[Tuple], gap: int, bounds: bool) -> list[Element]:
+    sessions: list[list[Tuple]] = []
+    for arrival in stream:
+        if not sessions or arrival.time - sessions[-1][-1].time > gap:
+            sessions.append([])
+        sessions[-1].append(arrival)
+    found = []
+    for session in sessions:
+        end = session[-1].time + gap
+        extra = (session[0].time, end) if bounds else ()
+        found += [Element((*row, *extra), end, end + 1) for _, row in session]
+    return found
+
+
+def _pieces(element: Element, boundaries: Boundaries) -> Iterator[Element]:
+    """An element boundary by boundary, with the bounds of the window that ends there."""
+    for boundary in boundaries.within(element.start, element.end):
+        bounds = (boundaries.beginning(boundary), boundary)
+        yield Element((*element.row, *bounds), boundary, min(element.end, boundaries.after(boundary)))
 
 
 class Boundaries:
@@ -96,7 +136,16 @@ class Boundaries:
         while self.instant(last + self.hop.slide - self.hop.size) <= time:
             last += self.hop.slide
         start = self.after(time)
+        if self.hop.cumulative:
+            return start, self.after(boundaries_of(self.hop.whole).after(time))
         return (start, self.after(self.instant(last))) if self.instant(last) >= start else (start, start)
+
+    def beginning(self, boundary: int) -> int:
+        """When the window that ends at a boundary begins."""
+        last = self._multiple_up_to(self.shown(boundary))
+        if not self.hop.cumulative:
+            return self.instant(last - self.hop.size)
+        return self.instant(last - self.hop.slide - (last - self.hop.slide - self.hop.offset) % self.hop.size)
 
     def within(self, start: int, end: int) -> Iterator[int]:
         """The boundaries in a half-open interval."""

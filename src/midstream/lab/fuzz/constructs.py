@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 TIMES = frozenset({"integer_time", "timestamp_time", "zoned_time"})
-TIME_WINDOWS = frozenset({"range", "now", "unbounded", "hop", "tumble", "offset", "zone"})
-ROW_WINDOWS = frozenset({"rows", "partitioned_rows"})
+TIME_WINDOWS = frozenset({"range", "now", "unbounded", "hop", "tumble", "cumulate", "offset", "zone"})
+ROW_WINDOWS = frozenset({"rows", "partitioned_rows", "slide", "session"})
 EXPRESSIONS = frozenset({"where", "expressions"})
 INNER = frozenset({"inner_join", "theta_join", "cross_join"})
 OUTER = frozenset({"left_join", "right_join", "full_join"})
@@ -24,7 +24,7 @@ RELATIONAL = (
     | SET_OPERATIONS
     | AGGREGATION
     | PLACES
-    | {"raw", "semi_join", "anti_join", "distinct", "subquery", "with"}
+    | {"raw", "semi_join", "anti_join", "distinct", "subquery", "with", "bounds"}
 )
 """What means the same as SQL over the windows' contents at each instant."""
 

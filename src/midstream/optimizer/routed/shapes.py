@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from midstream.algebra.placements import Placement
 from midstream.algebra.plan import Project, Relation, Select, Stream, Window
-from midstream.algebra.windows import Rows
+from midstream.algebra.windows import Rows, Session
 from midstream.errors import QueryError
 from midstream.optimizer.join_graph import JoinGraph, Routed, bits, leaf_name
 from midstream.optimizer.routed.conditions import Conditions
@@ -37,8 +37,8 @@ def _kept_below(relation: Relation) -> bool:
     while isinstance(relation, Select | Project):
         relation = relation.input
     match relation:
-        case Window(Stream(), spec):
-            return isinstance(spec, Rows)
+        case Window(Stream(), spec, bounds):
+            return isinstance(spec, Rows | Session) or bounds is not None
     return True
 
 

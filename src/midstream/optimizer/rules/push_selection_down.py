@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from midstream.algebra.expressions import Column, Expression, Named, columns_of, conjunction, conjuncts, substitute
 from midstream.algebra.plan import Aggregate, Distinct, Join, Over, Project, Relation, Select, Stream, Window
-from midstream.algebra.windows import Rows
+from midstream.algebra.windows import Hop, Range, Unbounded
 
 
 def push_selection_down(plan: Relation) -> Relation:
@@ -37,8 +37,8 @@ def push_selection_down(plan: Relation) -> Relation:
             return Project(Select(inner, _through(predicate, columns)), columns)
         case Select(Distinct(inner), predicate):
             return Distinct(Select(inner, predicate))
-        case Select(Window(inner, spec), predicate) if not isinstance(spec, Rows) and not isinstance(inner, Stream):
-            return Window(Select(inner, predicate), spec)
+        case Select(Window(spec=Range() | Hop() | Unbounded()) as window, predicate):
+            return _below_window(window, predicate) or plan
         case Select(Aggregate() as aggregate, predicate):
             return _below_aggregate(aggregate, predicate) or plan
         case Select(Over() as over, predicate):
@@ -53,6 +53,15 @@ def push_selection_down(plan: Relation) -> Relation:
 
 def _through(predicate: Expression, columns: tuple[Named, ...]) -> Expression:
     return substitute(predicate, {c.name: c.expression for c in columns})
+
+
+def _below_window(window: Window, predicate: Expression) -> Relation | None:
+    """Below windows of sub-queries; those of streams belong to their sources."""
+    below = [p for p in conjuncts(predicate) if not columns_of(p) & set(window.bounds or ())]
+    if not below or isinstance(window.input, Stream):
+        return None
+    above = [p for p in conjuncts(predicate) if p not in below]
+    return _selected(window.with_inputs((Select(window.input, conjunction(below)),)), above)
 
 
 def _below_aggregate(aggregate: Aggregate, predicate: Expression) -> Relation | None:
