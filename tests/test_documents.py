@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.algebra.declarations import Catalog, StreamDeclaration
-from midstream.connectors.registry import KINDS, sink_class
+from midstream.connectors.registry import SINKS, SOURCES, Registry
 from midstream.interface.cli import app
 from midstream.interface.cli.app import COMMANDS, command_named
 from midstream.interface.cli.endings import CLUSTER_ERROR, INTERNAL_ERROR, USER_ERROR
@@ -156,9 +156,19 @@ def test_the_reference_has_exactly_the_keys_of_a_job_file(heading, keys) -> None
 def test_the_page_on_databases_has_every_kind_of_sink_and_its_options() -> None:
     page = (ROOT / "docs" / "how-to" / "connect.md").read_text()
     reference = (ROOT / "docs" / "reference" / "job-file.md").read_text().partition("\n## Sinks\n")[2]
-    for kind in KINDS:
+    require_kinds(SINKS, page, reference)
+
+
+def test_the_page_on_sources_has_every_kind_and_its_options() -> None:
+    page = (ROOT / "docs" / "how-to" / "read.md").read_text()
+    reference = (ROOT / "docs" / "reference" / "job-file.md").read_text()
+    require_kinds(SOURCES, page, reference.partition("\n## Sources\n")[2].partition("\n## ")[0])
+
+
+def require_kinds(registry: Registry, page: str, reference: str) -> None:
+    for kind in registry.known:
         assert f'| `"{kind}"` |' in page and re.search(rf"^\|.*`{kind}`.*\|", reference, re.MULTILINE), kind
-        for name, option in sink_class(kind).options.items():
+        for name, option in registry.class_of(kind).options.items():
             assert f"`{name}` | {option.meaning}" in page, (kind, name)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from midstream.connectors.registry import kinds
+from midstream.connectors.registry import SINKS
 from midstream.errors import JobError, QueryError
 from midstream.interface.jobs.job_file import job_of, read_job
 
@@ -58,6 +58,19 @@ def test_the_examples_are_jobs(example):
         ({"job__metrics_retained": 0}, "job.metrics_retained must be above zero, not 0"),
         ({"streams__A__formt": "x"}, "unknown key streams.A.formt\n  hint: did you mean format?"),
         ({"streams__A__format": ""}, "streams.A.format is empty"),
+        (
+            {"streams__A__source": {"kind": "sqlite"}},
+            "streams.A.format and streams.A.source exclude each other",
+        ),
+        (
+            {"streams__B": {"source": {"kind": "sqlte"}}},
+            "streams.B.source cannot be 'sqlte': there is no such source\n  hint: did you mean sqlite?",
+        ),
+        (
+            {"streams__B": {"source": {"kind": "sqlite", "path": "x", "table": "t"}}},
+            "streams.B.source.schema is missing\n"
+            "  hint: the source 'sqlite' needs it: The columns of the stream: its key `schema`.",
+        ),
         ({"streams__A__columns": [1]}, "streams.A.columns must be a list of expressions, not 1"),
         (
             {"streams__A__timestamps": "sometimes"},
@@ -66,7 +79,7 @@ def test_the_examples_are_jobs(example):
         (
             {"queries__q__sink": "kafka"},
             "queries.q.sink cannot be 'kafka': there is no such sink\n"
-            f"  hint: use one of table, console, {', '.join(kinds())}",
+            f"  hint: use one of table, console, {', '.join(SINKS.kinds)}",
         ),
         (
             {"queries__q__sink": "sqlit"},

@@ -90,7 +90,7 @@ def test_a_sink_may_stop_a_session_that_also_reads_folders(tmp_path, monkeypatch
     session.query("q", CQL)
     waits, plain = threading.Event(), LocalBackend._take
 
-    def take(self: LocalBackend, driver: Any, waiting: Any) -> bool:
+    def take(self: LocalBackend, driver: Any, waiting: Any) -> Any:
         if any(waiting.values()):
             waits.set()
         return plain(self, driver, waiting)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.sinks import digest_of, folder
+from midstream.cluster.sources import connect
 
 SCHEMA = "ts BIGINT, k BIGINT, v BIGINT"
 CQL = "SELECT A.k, A.v, C.v AS w FROM A [RANGE 60], B [RANGE 60], C [RANGE 60] WHERE A.k = B.k AND B.k = C.k"
@@ -82,3 +85,25 @@ def test_a_stream_that_was_read_from_a_folder_cannot_become_another(spark, tmp_p
         session.query("g", GROUPS)
         with pytest.raises(ms.JobError, match="was read from a folder so far"):
             session.process_available()
+
+
+def test_a_stream_from_a_source_goes_to_spark_and_back_by_its_positions(spark, tmp_path):
+    def add(*rows: tuple[object, ...]) -> None:
+        with closing(sqlite3.connect(tmp_path / "in.db")) as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS t (ts, k)")
+            connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+            connection.commit()
+
+    for number, where in enumerate([None, spark, None]):
+        add(*((10 * number + n, n) for n in range(7)), (10 * number + 8, "bad"))
+        source = connect("sqlite", path=str(tmp_path / "in.db"), table="t", schema="ts BIGINT, k BIGINT")
+        on = "local" if where is None else "spark"
+        with CheckpointSession(where, checkpoint=str(tmp_path / "checkpoint"), on=on) as session:
+            session.open_stream("s", source, options={"maxRowsPerTrigger": "5"})
+            session.query("q", "SELECT ts, k + 1 AS k FROM s [NOW]")
+            session.start("available")
+            session.wait()
+            session.end_available(finish=number == 2)
+    stored = ms.open(tmp_path / "checkpoint")
+    assert sorted(stored.results("q").column("k").to_pylist()) == sorted(n + 1 for n in range(7) for _ in range(3))
+    assert len(stored.dead_letters()) == 3

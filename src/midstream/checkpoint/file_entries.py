@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from midstream.checkpoint.names import LISTS
 
@@ -58,12 +59,14 @@ class FilesRead:
     `moved` are all files that were read before of streams that had other folders, as they are called from those that
     they have now; they take the place of what a manifest has, unless it has these folders already. `waiting` is how
     early the rows of files begin that are there and are left to later batches, in ticks, where that is known.
+    `positions` are those up to which a batch reads streams that come from sources; `folders` are then the sources.
     """
 
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     moved: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
+    positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,8 @@ class Streams:
     it without rows. `registers`, `latest`, `rows`, `late` and `unusable` are by stream. `silent` says for how many
     batches streams have had no rows while others had, `waits` which stream each query waits for, `doubted` whose last
     rows lay beyond reach. `files` were read of each folder that is a stream, older ones are in `listed`; `folders` are
-    the ones that their paths start from, wherever links lead. `order` is the one in which Spark has the streams.
+    the ones that their paths start from, wherever links lead, or the names of sources that are no folders; how far
+    these were read are their `positions`, by stream and partition. `order` is the one in which Spark has the streams.
     """
 
     source_batch: int | None = None
@@ -75,6 +76,7 @@ class Streams:
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
+    positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     order: Sequence[str] = ()
 
 

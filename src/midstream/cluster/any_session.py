@@ -18,7 +18,7 @@ from midstream.cluster.continuous_query import ContinuousQuery, session_html
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import JobError
 from midstream.html import Records
-from midstream.inputs import Duration, NamedSource, StreamSettings
+from midstream.inputs import Duration, Format, NamedSource, StreamSettings
 
 if TYPE_CHECKING:
     from midstream.adaptation.policy import Mode, Policy
@@ -168,7 +168,7 @@ class Session:
     def open_stream(
         self,
         name: str,
-        format: str,
+        format: Format,
         *,
         path: str | None = None,
         schema: str | None = None,
@@ -181,11 +181,11 @@ class Session:
         max_ahead: Duration = StreamSettings.max_ahead,
         site: str | None = None,
     ) -> Self:
-        """Adds a stream from a source by its format: one of Spark's, or a growing folder of files in this process.
+        """Adds a stream by its format, one of Spark's or a growing folder of files; or from a source of one's own.
 
         `columns` are SQL expressions over the source's columns; all of them are taken if there are none.
         """
-        source = NamedSource(check_name("stream", name), format, path, schema, dict(options or {}), tuple(columns))
+        source = NamedSource.of(name, format, path, schema, options or {}, columns)
         self._open_stream(source, StreamSettings(time, lateness, timestamps, skew, max_ahead, site))
         return self
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from midstream.connectors.digest import digest_of
 from midstream.connectors.folder import Folder, folder
-from midstream.connectors.registry import sink_of
+from midstream.connectors.registry import SINKS
 from midstream.connectors.sink import Delivery, arrow
 from midstream.terminal import visible_lines
 
@@ -54,4 +54,4 @@ class Memory:
 
 def connect(kind: str, **options: Any) -> Any:
     """A sink by its name in job files, such as `connect("sqlite", path="out.db", table="paid", form="current")`."""
-    return sink_of(kind, options)
+    return SINKS.made(kind, options)

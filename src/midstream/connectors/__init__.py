@@ -1,1 +1,1 @@
-"""What lies outside of a job: where rows come from."""
+"""What lies outside of a job: where rows come from, and where results go."""

@@ -40,7 +40,7 @@ def conceal(value: str, name: str) -> None:
 def hidden(text: str) -> str:
     """A message in which the values of variables are replaced by their names.
 
-    >>> os.environ["A_TOKEN"] = "s3cret"
+    >>> os.environ["A_TOKEN"] = "no one knows"
     >>> hidden(f"no access with {expanded('${A_TOKEN}', 'token')}")
     'no access with ${A_TOKEN}'
     """

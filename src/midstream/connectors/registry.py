@@ -1,6 +1,7 @@
-"""Sinks by name: which kinds there are, which options they take, and the package that has them.
+"""Sources and sinks by name: which kinds there are, which options they take, and the package that has them.
 
-Others can add kinds by an entry point of the group `midstream.sinks`, which names a class as those here are.
+Others can add kinds by an entry point of the group `midstream.sources` or `midstream.sinks`, which names a class as
+those here are.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,15 +19,13 @@ from typing import Any, Literal
 from midstream.connectors.environment import expanded
 from midstream.errors import JobError
 
-GROUP = "midstream.sinks"
-
 NOT_CONNECTED = ("table", "console")
 """The sinks that have no options: nothing more than the results table, and the first rows of each batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a sink. One that is a place is a path relative to the job file: of a file, or of a folder."""
+    """An option of a source or sink. One that is a place is a path relative to the job file: of a file or a folder."""
 
     type: type
     meaning: str
@@ -38,21 +36,12 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of sink: the class that is one, the module that it needs, and the extra that installs it."""
+    """A kind of source or sink: the class that is one, the module that it needs, and the extra that installs it."""
 
     path: str
     needs: str | None = None
     extra: str | None = None
 
-
-KINDS: Mapping[str, Kind] = {
-    "folder": Kind("midstream.connectors.folder:Folder"),
-    "sqlite": Kind("midstream.connectors.sqlite:Sqlite"),
-    "duckdb": Kind("midstream.connectors.duckdb_file:DuckDB"),
-    "postgres": Kind("midstream.connectors.postgres:Postgres", "psycopg", "postgres"),
-    "delta": Kind("midstream.connectors.delta:Delta", "deltalake", "delta"),
-    "function": Kind("midstream.connectors.function:Function"),
-}
 
 TABLE = {
     "table": Option(str, "The table that results are written to; it is made if it is not there.", needed=True),
@@ -60,7 +49,15 @@ TABLE = {
 }
 """The options of all sinks that write to tables of a database."""
 
-PYTHON_TYPES: Mapping[type, str] = {str: "a text", list: "a list of texts", dict: "a table of texts"}
+SCHEMA = Option(str, "The columns of the stream: its key `schema`.", needed=True)
+"""The option of all sources whose rows have the columns that are declared for them."""
+
+PYTHON_TYPES: Mapping[type, str] = {
+    str: "a text",
+    list: "a list of texts",
+    dict: "a table of texts",
+    int: "a whole number",
+}
 
 
 def form_option(*forms: str) -> Option:
@@ -68,86 +65,116 @@ def form_option(*forms: str) -> Option:
     return Option(str, "What is written: intervals, changes, or what is valid now.", choices=forms)
 
 
-@cache
-def kinds() -> Mapping[str, Kind]:
-    """All kinds of sinks: those here, and those of other packages."""
-    others = {point.name: Kind(point.value) for point in entry_points(group=GROUP)}
-    return {**others, **KINDS}
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """All kinds of sources, or of sinks: those here, and those of other packages."""
+
+    word: str
+    known: Mapping[str, Kind]
+    unconnected: tuple[str, ...] = ()
+    """The names that stand for something that has no options."""
+    _found: dict[str, Kind] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """What messages call one of which nothing else is known."""
+        return f"the {self.word}"
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """The kinds by name."""
+        if not self._found:
+            others = {point.name: Kind(point.value) for point in entry_points(group=f"midstream.{self.word}s")}
+            self._found.update(others | dict(self.known))
+        return self._found
+
+    def class_of(self, kind: str, place: str = "") -> Any:
+        """The class of a kind; an unknown one is answered with the nearest names."""
+        known = self.kinds.get(kind)
+        if known is None:
+            names = [*self.unconnected, *self.kinds]
+            near = [name + self._install(name) for name in get_close_matches(kind, names, 2, 0.5)]
+            hint = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(names)}"
+            raise JobError(f"{place or self.place} cannot be {kind!r}: there is no such {self.word}", hint=hint)
+        module, _, attribute = known.path.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def _install(self, kind: str) -> str:
+        """How to install what a kind needs; nothing if it is there."""
+        known = self.kinds.get(kind)
+        missing = known is not None and known.needs is not None and find_spec(known.needs) is None
+        return f" (pip install 'midstream[{known.extra}]')" if known is not None and missing else ""
+
+    def require_options(self, kind: str, options: Mapping[str, Any], place: str = "") -> None:
+        """Refuses options that a kind does not have, lacks, or cannot have such values."""
+        place = place or self.place
+        known: Mapping[str, Option] = self.class_of(kind, place).options
+        for name in options:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f"did you mean {near[0]}?" if near else f"use {', '.join(known)}"
+                raise JobError(f"unknown option {place}.{name} of the {self.word} {kind!r}", hint=hint)
+        for name, option in known.items():
+            if name in options:
+                _require_value(options[name], option, f"{place}.{name}")
+            elif option.needed:
+                hint = f"the {self.word} {kind!r} needs it: {option.meaning}"
+                raise JobError(f"{place}.{name} is missing", hint=hint)
+
+    def made(self, kind: str, options: Mapping[str, Any], place: str = "", folder: Path | None = None) -> Any:
+        """A source or sink with some options: variables of the environment put in, paths relative to a folder.
+
+        Making one connects to nothing.
+        """
+        place = place or self.place
+        self.require_options(kind, options, place)
+        if missing := self._install(kind):
+            raise JobError(f"{place} cannot be {kind!r}: a package is missing", hint=missing.strip(" ()"))
+        if folder is not None and str(folder) not in sys.path:
+            sys.path.append(str(folder))  # functions are looked for beside the job file too
+        return self.class_of(kind, place)(**self._values(kind, options, place, folder))
+
+    def places_of(self, kind: str, options: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
+        """The files and folders on this machine that a source or sink has."""
+        values, known = self._values(kind, options, self.place, folder), self.class_of(kind).options
+        return [
+            (str(known[name].place), value.removeprefix("file://"))
+            for name, value in values.items()
+            if known[name].place and "://" not in value.removeprefix("file://")
+        ]
+
+    def _values(self, kind: str, options: Mapping[str, Any], place: str, folder: Path | None) -> dict[str, Any]:
+        """What a source or sink is made with."""
+        known: Mapping[str, Option] = self.class_of(kind, place).options
+        found = {name: _expanded(value, f"{place}.{name}") for name, value in options.items()}
+        for name, value in found.items():
+            if folder is not None and known[name].place and "://" not in value:
+                found[name] = str(folder / value)
+        return found
 
 
-def sink_class(kind: str, place: str = "the sink") -> Any:
-    """The class of a kind of sink; an unknown one is answered with the nearest names."""
-    known = kinds().get(kind)
-    if known is None:
-        names = [*NOT_CONNECTED, *kinds()]
-        near = [name + _install(name) for name in get_close_matches(kind, names, 2, 0.5)]
-        hint = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(names)}"
-        raise JobError(f"{place} cannot be {kind!r}: there is no such sink", hint=hint)
-    module, _, attribute = known.path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+SINKS = Registry(
+    "sink",
+    {
+        "folder": Kind("midstream.connectors.folder:Folder"),
+        "sqlite": Kind("midstream.connectors.sqlite:Sqlite"),
+        "duckdb": Kind("midstream.connectors.duckdb_file:DuckDB"),
+        "postgres": Kind("midstream.connectors.postgres:Postgres", "psycopg", "postgres"),
+        "delta": Kind("midstream.connectors.delta:Delta", "deltalake", "delta"),
+        "function": Kind("midstream.connectors.function:Function"),
+    },
+    NOT_CONNECTED,
+)
 
-
-def _install(kind: str) -> str:
-    """How to install what a kind of sink needs; nothing if it is there."""
-    known = kinds().get(kind)
-    missing = known is not None and known.needs is not None and find_spec(known.needs) is None
-    return f" (pip install 'midstream[{known.extra}]')" if known is not None and missing else ""
-
-
-def require_options(kind: str, options: Mapping[str, Any], place: str = "the sink") -> None:
-    """Refuses options that a sink does not have, lacks, or cannot have such values."""
-    known: Mapping[str, Option] = sink_class(kind, place).options
-    for name in options:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"use {', '.join(known)}"
-            raise JobError(f"unknown option {place}.{name} of the sink {kind!r}", hint=hint)
-    for name, option in known.items():
-        if name in options:
-            _require_value(options[name], option, f"{place}.{name}")
-        elif option.needed:
-            raise JobError(f"{place}.{name} is missing", hint=f"the sink {kind!r} needs it: {option.meaning}")
+SOURCES = Registry("source", {"sqlite": Kind("midstream.connectors.sources.sqlite:SqliteRows")})
 
 
 def _require_value(value: Any, option: Option, at: str) -> None:
-    parts = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else [value]
-    if not isinstance(value, option.type) or not all(isinstance(part, str) for part in parts):
+    parts = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+    if type(value) is not option.type or not all(isinstance(part, str) for part in parts):
         raise JobError(f"{at} must be {PYTHON_TYPES[option.type]}, not {value!r}")
     if option.choices and value not in option.choices:
         raise JobError(f"{at} cannot be {value!r}", hint=f"use one of {', '.join(option.choices)}")
-
-
-def sink_of(kind: str, options: Mapping[str, Any], *, place: str = "the sink", folder: Path | None = None) -> Any:
-    """The sink of a kind with some options: variables of the environment put in, paths relative to a folder.
-
-    Making one connects to nothing.
-    """
-    require_options(kind, options, place)
-    if missing := _install(kind):
-        raise JobError(f"{place} cannot be {kind!r}: a package is missing", hint=missing.strip(" ()"))
-    if folder is not None and str(folder) not in sys.path:
-        sys.path.append(str(folder))  # functions are looked for beside the job file too
-    return sink_class(kind, place)(**_values(kind, options, place, folder))
-
-
-def places_of(kind: str, options: Mapping[str, Any], folder: Path) -> list[tuple[str, str]]:
-    """The files and folders on this machine that a sink writes to."""
-    values, known = _values(kind, options, "the sink", folder), sink_class(kind).options
-    return [
-        (str(known[name].place), value.removeprefix("file://"))
-        for name, value in values.items()
-        if known[name].place and "://" not in value.removeprefix("file://")
-    ]
-
-
-def _values(kind: str, options: Mapping[str, Any], place: str, folder: Path | None) -> dict[str, Any]:
-    """What a sink is made with."""
-    known: Mapping[str, Option] = sink_class(kind, place).options
-    found = {name: _expanded(value, f"{place}.{name}") for name, value in options.items()}
-    for name, value in found.items():
-        if folder is not None and known[name].place and "://" not in value:
-            found[name] = str(folder / value)
-    return found
 
 
 def _expanded(value: Any, at: str) -> Any:
@@ -155,4 +182,4 @@ def _expanded(value: Any, at: str) -> Any:
         return [expanded(part, at) for part in value]
     if isinstance(value, dict):
         return {name: expanded(part, f"{at}.{name}") for name, part in value.items()}
-    return expanded(value, at)
+    return expanded(value, at) if isinstance(value, str) else value

@@ -2,6 +2,7 @@
 
 from midstream.inputs.declare import (
     Duration,
+    Format,
     NamedSource,
     StreamSettings,
     Time,
@@ -15,6 +16,7 @@ from midstream.inputs.frames import table_of
 
 __all__ = [
     "Duration",
+    "Format",
     "NamedSource",
     "StreamSettings",
     "Time",

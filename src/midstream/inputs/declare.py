@@ -23,6 +23,8 @@ from midstream.inputs.frames import table_of
 from midstream.inputs.plain import plain_schema
 
 Duration = int | float | str | dt.timedelta
+Format = str | object
+"""What a stream is read from: the name of a format, or what connectors call a source."""
 Time = str | Mapping[str, str]
 """The time column: one name for all streams, or a name per stream."""
 
@@ -68,7 +70,10 @@ def declare(
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
-    """A source by its format; `columns` are SQL expressions over what it has, all of it if there are none."""
+    """A source by its format; `columns` are SQL expressions over what it has, all of it if there are none.
+
+    One that is `connected` is what connectors call a source; it has no format, path or schema besides.
+    """
 
     name: str
     format: str
@@ -76,6 +81,20 @@ class NamedSource:
     schema: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
+    connected: object | None = None
+
+    @staticmethod
+    def of(
+        name: str,
+        format: Format,
+        path: str | None,
+        schema: str | None,
+        options: Mapping[str, str],
+        columns: Sequence[str],
+    ) -> NamedSource:
+        """A source as a stream of a session is opened with it."""
+        kind, connected = (format, None) if isinstance(format, str) else ("connected", format)
+        return NamedSource(check_name("stream", name), kind, path, schema, dict(options), tuple(columns), connected)
 
 
 @dataclass(frozen=True)

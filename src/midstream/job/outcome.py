@@ -114,6 +114,7 @@ class Outcome:
             files=_read({**before.files, **moved}, read.files),
             listed={stream: lists for stream, lists in before.listed.items() if stream not in moved},
             folders={**before.folders, **read.folders},
+            positions={**before.positions, **read.positions},
             order=[batch.incoming.streams[port].name for port in sorted(batch.incoming.streams)],
         )
 

@@ -1,4 +1,4 @@
-"""For tests of users' own queries: streams from literals, comparison by snapshots, a fake clock, crashes, and sinks.
+"""For tests of users' own queries, sources and sinks: streams from literals, comparison by snapshots, clocks, crashes.
 
 With pytest installed, the fixtures `midstream_clock`, `midstream_session` and `midstream_job` are there by themselves.
 """
@@ -8,6 +8,7 @@ from midstream.testing.comparing import assert_every_plan_agrees, assert_snapsho
 from midstream.testing.crashes import POINTS, assert_survives_crashes
 from midstream.testing.literals import stream
 from midstream.testing.sinks import check_sink
+from midstream.testing.sources import check_source
 
 __all__ = [
     "POINTS",
@@ -16,5 +17,6 @@ __all__ = [
     "assert_snapshot_equal",
     "assert_survives_crashes",
     "check_sink",
+    "check_source",
     "stream",
 ]

@@ -1,25 +1,23 @@
-"""This process under a session: a thread reads growing folders, and rows can be pushed; each batch is committed.
+"""This process under a session: a thread reads streams, and rows can be pushed; each batch is committed.
 
-A batch counts when its manifest is there. One that was interrupted is not repeated as it was: its files are unread
-and are taken with the next one.
+A batch counts when its manifest is there. One that was interrupted is not repeated as it was: what it read is unread
+and is taken with the next one.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.algebra.time import INFINITY
-from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
@@ -29,9 +27,10 @@ from midstream.checkpoint.source_batches import source_batch
 from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.read_ahead import ReadAhead
+from midstream.cluster.local.readings import FolderSource, PartsByStream, Readings
 from midstream.cluster.local.turn import Turn
+from midstream.connectors.connected import Connected
 from midstream.connectors.files.bad_rows import BAD, FIELD
-from midstream.connectors.files.known import Folder, KnownFiles
 from midstream.connectors.files.source import FileSource
 from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings, table_of
@@ -39,7 +38,7 @@ from midstream.job.batch import TICKS
 from midstream.job.ending import release_in_turn
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
-from midstream.job.task.ingest import checked, ticks_of, warn_of
+from midstream.job.task.ingest import checked, warn_of
 from midstream.job.task.intake import DEAD_LETTERS
 from midstream.job.task.layout import Layout
 from midstream.job.task.result_table import result_table
@@ -47,31 +46,15 @@ from midstream.job.turns import PutOff
 from midstream.optimizer.plans import Plan
 
 IDLE = 0.05
-"""How many seconds to wait before looking at folders again in which there was nothing new."""
-
-
-class Source(Folder, Protocol):
-    """Files that are read once each."""
-
-    def portion(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:
-        """The files that a batch takes of some that wait."""
-
-    def present(self, but: Collection[str] = ()) -> list[SourceFile]:
-        """The files that are there, oldest first, without some that are known."""
-
-    def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
-        """The rows of files, and the files as they were when they were read."""
-
-    def times(self, file: SourceFile, column: str) -> pa.ChunkedArray | None:
-        """Times of a file that waits, without reading all of it; None if they cannot be told."""
+"""How many seconds to wait before looking again where there was nothing new."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalInput:
-    """A stream: what is declared of it, and the files it is read from, unless its rows are pushed."""
+    """A stream: what is declared of it, and where it is read from, unless its rows are pushed."""
 
     declaration: StreamDeclaration
-    source: Source | None = None
+    source: FolderSource | Connected | None = None
     has_bad_rows: bool = False
     """Whether rows may come that cannot be read."""
 
@@ -96,13 +79,8 @@ class LocalBackend:
         self._done = threading.Event()
         """Set when reading has come to its end by itself or has failed; not when it is halted."""
         self._inputs: dict[str, LocalInput] = {}
-        self._read: dict[str, set[str]] = {}
-        """The files that were read, by stream."""
-        self._begins: dict[str, dict[str, int]] = {}
-        """How early the rows of files begin that had to wait, by stream and path."""
-        self._known = KnownFiles({}, {})
-        """What the checkpoint knew of files when reading began."""
-        self._ahead = ReadAhead(lambda name, files: self._source(name).read(files))
+        self._readings = Readings()
+        self._ahead = ReadAhead(lambda name, parts: self._readings[name].read(parts))
         self.cluster.meanwhile = self._ahead.begin_few
 
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
@@ -111,7 +89,11 @@ class LocalBackend:
         return LocalInput(settings.declaration(name, _stamped(schema, settings)))
 
     def open_stream(self, source: NamedSource, settings: StreamSettings) -> LocalInput:
-        """A stream from a growing folder of files."""
+        """A stream from a source, or from a growing folder of files."""
+        if source.connected is not None:
+            connected = Connected.opened(source)
+            declared = settings.declaration(source.name, _stamped(connected.columns, settings))
+            return LocalInput(declared, connected, True)
         folder = FileSource.opened(source)
         declaration = settings.declaration(source.name, _stamped(folder.produced, settings))
         return LocalInput(declaration, folder, folder.contents.is_text)
@@ -123,7 +105,7 @@ class LocalBackend:
     def begin(
         self, job: Job, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
     ) -> None:
-        """Starts to read folders, if there are any."""
+        """Starts to read streams, if there are any."""
         self.prepare(job, inputs, needed)
         pause = trigger_seconds(trigger)
         self._stop.clear()
@@ -138,11 +120,12 @@ class LocalBackend:
         self._inputs = {stream.declaration.name: stream for stream in inputs}
         schemas = {port: stream.arriving(needed[stream.declaration.name]) for port, stream in enumerate(inputs)}
         job.arriving = Layout.of(schemas)
-        self._know_files(job)
+        read = [(stream.declaration, stream.source) for stream in inputs if stream.source is not None]
+        self._readings.begin(self.files, job.manifest, read)
 
     @property
     def active(self) -> bool:
-        """Whether folders are being read."""
+        """Whether streams are being read."""
         return self._thread is not None and self._thread.is_alive()
 
     def halt(self) -> None:
@@ -197,12 +180,6 @@ class LocalBackend:
         """Nothing is selected before rows reach the plan."""
         return []
 
-    def _know_files(self, job: Job) -> None:
-        """Learns from the manifest which files were read, and that they are as they were."""
-        folders = {name: stream.source for name, stream in self._inputs.items() if stream.source is not None}
-        self._known = KnownFiles.of(self.files, job.manifest, folders)
-        self._read = {name: {file.path for file in read} for name, read in self._known.read.items()}
-
     def _guarded(self, loop: Any, job: Job, pause: float) -> None:
         try:
             loop(job, pause)
@@ -216,11 +193,11 @@ class LocalBackend:
             self._done.set()
 
     def _follow(self, job: Job, pause: float) -> None:
-        """Takes new files as they come, until it is stopped."""
+        """Takes new rows as they come, until it is stopped."""
         last = time.monotonic()
         while not self._stop.is_set():
             began = time.monotonic()
-            taken = self._take(job, self._new())
+            taken = self._take(job, self._readings.waiting()) is not None
             if not taken and began - last >= QUIET:
                 taken = self._take_turn(lambda: self._idle(job, bool(pause)))
             last = time.monotonic() if taken else last
@@ -237,45 +214,25 @@ class LocalBackend:
             release_in_turn(job)
 
     def _work_through(self, job: Job, pause: float) -> None:
-        """Takes the files that are there now, and ends."""
-        waiting = self._new()
-        while not self._stop.is_set() and self._take(job, waiting):
-            waiting = {name: [f for f in files if f.path not in self._read[name]] for name, files in waiting.items()}
+        """Takes what is there now, and ends."""
+        waiting: PartsByStream | None = self._readings.waiting()
+        while waiting is not None and not self._stop.is_set():
+            waiting = self._take(job, waiting)
 
-    def _new(self) -> dict[str, list[SourceFile]]:
-        """The files that were not read yet."""
-        return {
-            name: stream.source.present(self._read[name])
-            for name, stream in self._inputs.items()
-            if stream.source is not None
-        }
-
-    def _take(self, job: Job, waiting: Mapping[str, Sequence[SourceFile]]) -> bool:
-        """One batch of the files that wait, if any do."""
-        taken = {name: self._source(name).portion(files) for name, files in waiting.items() if files}
+    def _take(self, job: Job, waiting: PartsByStream) -> PartsByStream | None:
+        """One batch of what waits, and what it leaves; None if there is nothing or it is stopped."""
+        taken, left = self._readings.divided(waiting)
         if not taken:
-            return False
-        following = {name: files[len(taken.get(name, ())) :] for name, files in waiting.items()}
-        left = {name: self._earliest(name, files) for name, files in following.items() if files}
-        coming = {name: self._source(name).portion(files) for name, files in following.items() if files}
+            return None
+        coming, _ = self._readings.divided(left)
 
         def work() -> None:
             read = self._ahead.take(taken)
             self._ahead.begin(coming)
-            rows, found = {n: rows for n, (rows, _) in read.items()}, {n: files for n, (_, files) in read.items()}
-            self._batch(job, rows, found, left)
+            rows, found = {n: rows for n, (rows, _) in read.items()}, {n: parts for n, (_, parts) in read.items()}
+            self._batch(job, rows, found, self._readings.earliest(left, found))
 
-        return self._take_turn(work)
-
-    def _earliest(self, name: str, files: Sequence[SourceFile]) -> int:
-        """How early rows begin of files that wait, each of which is looked at once."""
-        declaration, known = self._inputs[name].declaration, self._begins.setdefault(name, {})
-        for file in files if declaration.timestamps == "external" else ():
-            if file.path not in known:
-                times = self._source(name).times(file, declaration.time)
-                ticks = np.empty(0, np.int64) if times is None else ticks_of(times, name)[0]
-                known[file.path] = int(ticks.min(initial=INFINITY))
-        return min((known[file.path] for file in files if file.path in known), default=INFINITY)
+        return left if self._take_turn(work) else None
 
     def _take_turn(self, work: Callable[[], None]) -> bool:
         """Works while nobody else does; False if it is stopped before that."""
@@ -288,30 +245,20 @@ class LocalBackend:
             self._turn.give_back()
         return True
 
-    def _source(self, name: str) -> Source:
-        source = self._inputs[name].source
-        assert source is not None
-        return source
-
     def _batch(
         self,
         job: Job,
         rows: Mapping[str, pa.Table],
-        files: Mapping[str, Sequence[SourceFile]],
+        parts: PartsByStream,
         left: Mapping[str, int] | None = None,
     ) -> None:
         manifest = job.manifest
         number, now = source_batch(manifest) + 1, int(job.commits.time.now() * 1e6)
-        self.cluster.reading, self.cluster.clocks = self._known.with_batch(files, left), {number: now}
+        self.cluster.reading, self.cluster.clocks = self._readings.noted(parts, left or {}), {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
         with _noted_if_done(job, number):
             job.on_batch(arriving, number)
-            self._remember_read(files)
-
-    def _remember_read(self, files: Mapping[str, Sequence[SourceFile]]) -> None:
-        """Remembers the files of a batch that is done."""
-        for name, read in files.items():
-            self._read[name].update(file.path for file in read)
+            self._readings.done(parts)
 
     def _arriving(
         self, rows: Mapping[str, pa.Table], latest: Mapping[str, int], now: int

@@ -132,7 +132,7 @@ class SimulatedBackend(LocalBackend):
 
     def take(self, job: Job) -> bool:
         """One batch of files that were not read yet; False if there are none."""
-        return self._take(job, self._new())
+        return self._take(job, self._readings.waiting()) is not None
 
     @property
     def active(self) -> bool:

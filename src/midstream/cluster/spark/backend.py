@@ -23,7 +23,7 @@ from midstream.cluster.spark.environment import is_gone, is_one_process, require
 from midstream.cluster.spark.failures import in_words
 from midstream.cluster.spark.frames.declaring import stream_input
 from midstream.cluster.spark.frames.results import dead_letters_frame, results_frame, spark_path
-from midstream.cluster.spark.frames.sources import open_source
+from midstream.cluster.spark.frames.sources import open_connected, open_source
 from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
 from midstream.cluster.spark.plain_files import PlainFiles
 from midstream.cluster.spark.push_down import selection_lines
@@ -36,6 +36,7 @@ from midstream.cluster.spark.small_batches import (
     stated_by_files,
 )
 from midstream.cluster.spark.source_files import SourceFiles, require_order
+from midstream.connectors.connected import Connected
 from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.arriving.incoming import Incoming
@@ -99,7 +100,7 @@ class SparkBackend:
         require_order(newest, inputs)
         found = self.cluster.sources = SourceFiles.of(self.files, newest, log, inputs)
         self._plain = PlainFiles.of(log, inputs, found.left_out)
-        unread = [self._unread(stream, found.unread(stream.declaration.name)) for stream in inputs]
+        unread = [self._unread(stream, found, newest) for stream in inputs]
         union, job.arriving = tagged_union(unread, needed)
         writer = union.writeStream.foreachBatch(lambda rows, number: job.on_batch(rows, log.base + number)).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
@@ -137,8 +138,13 @@ class SparkBackend:
             return None
         return stated_by_files(self.streaming_query._jsq.streamingQuery().lastExecution())
 
-    def _unread(self, stream: StreamInput, read: Sequence[str]) -> StreamInput:
-        """The stream without files that were read already and that Spark's log does not have."""
+    def _unread(self, stream: StreamInput, found: SourceFiles, newest: Manifest | None) -> StreamInput:
+        """The stream without what was read already and Spark's log does not have: files, or rows up to positions."""
+        if stream.source is not None and stream.source.connected is not None:
+            connected = Connected.opened(stream.source)
+            starts = connected.starts(newest)
+            return replace(stream, frame=open_connected(connected, stream.source, self.spark, starts))
+        read = found.unread(stream.declaration.name)
         if not read or stream.source is None:
             return stream
         return replace(stream, frame=open_source(stream.source, self.spark, read))

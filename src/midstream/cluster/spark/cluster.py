@@ -172,10 +172,11 @@ class SparkCluster:
 
     def files_read(self, batch_id: int) -> FilesRead:
         """The files of folders that Spark has listed for a batch."""
-        if not self.sources.folders:
+        if not (self.sources.folders or self.sources.connected):
             return FilesRead()
         before = "" if batch_id == self.log.base else self.log.entry(batch_id - 1)
-        return self.sources.of_batch(self.log.files_between(before, self.entry(batch_id)))
+        entry = self.entry(batch_id)
+        return self.sources.of_batch(self.log.files_between(before, entry), entry)
 
     def clock(self, batch_id: int) -> int | None:
         """The time that Spark logs with a batch; None of one that is not Spark's."""

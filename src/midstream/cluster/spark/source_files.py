@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -16,7 +16,9 @@ from midstream.checkpoint.file_entries import FilesRead, SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import LOCAL, LoggedFile, SparkLog
+from midstream.checkpoint.spark_offsets import offsets_of
 from midstream.cluster.spark.frames.tagging import StreamInput
+from midstream.connectors.connected import Connected
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.known import Folder, KnownFiles
 from midstream.connectors.files.listing import require_columns_of_files, require_folder
@@ -59,14 +61,19 @@ class SourceFiles:
     known: KnownFiles = field(default_factory=lambda: KnownFiles({}, {}))
     left_out: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The files of each stream that Spark lists and that were read already, by their whole paths."""
+    connected: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The streams that come from sources of ours, with the sources' names, as Spark's log names them."""
 
     @staticmethod
     def of(files: Files, manifest: Manifest | None, log: SparkLog, inputs: Sequence[StreamInput]) -> SourceFiles:
         """What a manifest knows of the files of streams that are about to be read."""
         folders: dict[str, Folder] = {}
         sources: dict[str, tuple[str, NamedSource]] = {}
+        connected: dict[str, tuple[str, str]] = {}
         for port, stream in enumerate(inputs):
             name, source = stream.declaration.name, stream.source
+            if source is not None and source.connected is not None:
+                connected[str(port)] = connected[source.name] = name, Connected.opened(source).source.name
             if source is not None and source.path is not None and source.format.lower() in FILE_FORMATS:
                 folders[name] = _folder(name, source)
                 sources[str(port)] = sources[source.name] = name, source
@@ -78,7 +85,7 @@ class SourceFiles:
             name: frozenset(_whole(folder, file.path) for file in known.read[name]) - logged
             for name, folder in folders.items()
         }
-        return SourceFiles(folders, sources, known, left_out)
+        return SourceFiles(folders, sources, known, left_out, connected)
 
     def require_present(self) -> None:
         """Refuses folders that are gone: Spark would take them for empty ones."""
@@ -90,15 +97,19 @@ class SourceFiles:
         """The whole paths of files that Spark has to leave out."""
         return sorted(self.left_out.get(stream, ()))
 
-    def of_batch(self, listed: Mapping[str, Sequence[LoggedFile]]) -> FilesRead:
-        """The files of a batch, which Spark has listed by the names of its sources."""
+    def of_batch(self, listed: Mapping[str, Sequence[LoggedFile]], entry: str) -> FilesRead:
+        """The files of a batch, which Spark has listed by the names of its sources, and the positions in its entry."""
         found: dict[str, list[SourceFile]] = {}
         for key, logged in listed.items():
             if key in self.sources:
                 name, _ = self.sources[key]
                 new = [file for file in logged if file.path not in self.left_out[name]]
                 found.setdefault(name, []).extend(_read(name, self.folders[name], file) for file in new)
-        return self.known.with_batch(found)
+        offsets = offsets_of(entry)
+        at = {key: named for key, named in self.connected.items() if offsets.get(key) is not None}
+        places = {stream: place for stream, place in at.values()}
+        read, positions = self.known.with_batch(found), {stream: offsets[key] for key, (stream, _) in at.items()}
+        return replace(read, folders={**read.folders, **places}, positions=positions)
 
 
 def _folder(name: str, source: NamedSource) -> Folder:

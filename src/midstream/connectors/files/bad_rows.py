@@ -1,4 +1,4 @@
-"""Rows of files that cannot be read, on their way to the dead letters.
+"""Rows that cannot be read, on their way to the dead letters.
 
 Such a row travels with the others of its stream: all of its columns are null but one that no query sees, which says
 where the row is, what is written there and why it cannot be read.
@@ -7,7 +7,7 @@ where the row is, what is written there and why it cannot be read.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -15,17 +15,19 @@ import pyarrow as pa
 from midstream.errors import InputError
 
 BAD = "#bad"
-"""The column that bad rows have. It is present only where rows are read from text."""
+"""The column that bad rows have. It is present only where rows are read from text or from sources."""
 
 FIELD = pa.field(BAD, pa.string())
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be read: its file, the line that it begins in, its text, and why."""
+    """A row that cannot be read: where it is, its text, and why.
 
-    file: str
-    line: int
+    In a file it is at a `file` and the `line` that it begins in; a source names what it has instead of these.
+    """
+
+    at: Mapping[str, str | int]
     text: str
     reason: str
     hint: str | None = None
@@ -33,17 +35,20 @@ class BadRow:
     @property
     def is_whole_file(self) -> bool:
         """Whether it stands for a file none of whose rows could be read."""
-        return self.line == 0
+        return self.at.get("line") == 0
 
     @property
     def explained(self) -> str:
         """Why the row is a dead letter."""
-        return f"cannot be read: {self.reason} (line {self.line} of {self.file})"
+        where = ", ".join(f"{word} {place}" for word, place in self.at.items())
+        if "file" in self.at:
+            where = f"line {self.at['line']} of {self.at['file']}"
+        return f"cannot be read: {self.reason} ({where})"
 
     @property
     def row(self) -> str:
         """What a dead letter has instead of the row's columns, as JSON."""
-        return json.dumps({"file": self.file, "line": self.line, "text": self.text}, ensure_ascii=False)
+        return json.dumps({**self.at, "text": self.text}, ensure_ascii=False)
 
     def to_text(self) -> str:
         """The row as it travels."""
@@ -55,9 +60,16 @@ class BadRow:
         return BadRow(**json.loads(text))
 
 
+def at_line(path: str, line: int) -> Mapping[str, str | int]:
+    """Where a row of a file is."""
+    return {"file": path, "line": line}
+
+
 def unreadable_file(columns: pa.Schema, path: str, error: InputError) -> pa.Table:
     """What is read of a file that cannot be read at all."""
-    return with_bad_rows(columns.empty_table(), [BadRow(path, 0, error.detail or "", error.message, error.hint)])
+    return with_bad_rows(
+        columns.empty_table(), [BadRow(at_line(path, 0), error.detail or "", error.message, error.hint)]
+    )
 
 
 def readable(rows: Sequence[BadRow]) -> Sequence[BadRow]:

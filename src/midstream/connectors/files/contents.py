@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
-from midstream.connectors.files.bad_rows import FIELD, BadRow, shown, with_bad_rows
+from midstream.connectors.files.bad_rows import FIELD, BadRow, at_line, shown, with_bad_rows
 from midstream.connectors.files.columns import declared_names
 from midstream.connectors.files.computed import Computed
 from midstream.connectors.files.csv_text import read_csv
@@ -85,7 +85,7 @@ class FileContents:
         if _NO_TEXT.match(text[:4096]):
             raise ValueError("it is no text")
         read = self._read(text)
-        bad = [BadRow(path, record.line, shown(record.text), record.reason) for record in read.bad]
+        bad = [BadRow(at_line(path, record.line), shown(record.text), record.reason) for record in read.bad]
         if self.computed is None:
             return with_bad_rows(read.rows, bad)
         rows, failed = self.computed.rows(read.rows)
@@ -93,7 +93,7 @@ class FileContents:
             record_of = self._read(text, one_by_one=True).record_of
             assert record_of is not None
             lines = ((*record_of(place), reason) for place, reason in failed.items())
-            bad += [BadRow(path, line, shown(record), reason) for line, record, reason in lines]
+            bad += [BadRow(at_line(path, line), shown(record), reason) for line, record, reason in lines]
         return with_bad_rows(rows, bad)
 
     def _read(self, text: bytes, one_by_one: bool = False) -> TextRows:

@@ -13,9 +13,10 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import complain, note, show_json
 from midstream.interface.jobs.checking import mistakes_of
-from midstream.interface.jobs.job_file import JobFile, Mistake, read_with_mistakes, text_of
+from midstream.interface.jobs.job_file import JobFile, read_with_mistakes, text_of
 from midstream.interface.jobs.keys import job_schema
 from midstream.interface.jobs.locating import locate
+from midstream.interface.jobs.sections import Mistake
 
 
 @ends_clearly

@@ -138,9 +138,9 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
     for stream in job.streams:
         session.open_stream(
             stream.name,
-            stream.format,
+            stream.format if stream.source is None else stream.source.made(),
             path=stream.path,
-            schema=stream.schema,
+            schema=stream.schema if stream.source is None else None,
             options=stream.options,
             columns=stream.columns,
             time=stream.time,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -19,14 +19,16 @@ from midstream.algebra.names import check_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.checkpoint.places import Place, Places
+from midstream.connectors.connected import Connected, limit_of
 from midstream.connectors.files.computed import computed
 from midstream.connectors.files.listing import require_folder
 from midstream.connectors.files.options import FILE_FORMATS, FORMATS, require_options
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
-from midstream.inputs import StreamSettings
+from midstream.inputs import NamedSource, StreamSettings
 from midstream.inputs.ddl import SchemaError, schema_of_ddl
-from midstream.interface.jobs.job_file import JobFile, Mistake, QuerySection, StreamSection
-from midstream.interface.jobs.sinks import SinkSection
+from midstream.interface.jobs.connectors import ConnectorSection
+from midstream.interface.jobs.job_file import JobFile, QuerySection, StreamSection
+from midstream.interface.jobs.sections import Mistake
 from midstream.language import parse
 from midstream.language.text import read
 from midstream.optimizer.plans import plan_query
@@ -101,6 +103,8 @@ class _Check:
         """A stream: its name, source and path, then its columns, then its durations."""
         place = f"streams.{stream.name}"
         named = self.note(place, lambda: self._require_name(stream.name))
+        if named and stream.source is not None:
+            self._source(stream, stream.source, place)
         if not (named and stream.format):
             return
         readable = self.note(f"{place}.format", lambda: self._require_format(stream), stream.format)
@@ -109,8 +113,22 @@ class _Check:
         self.note(f"{place}.options", lambda: self._require_options(stream))
         self._durations(stream, place)
         columns = self._columns(stream, place, readable)
-        if columns is None:
+        if columns is not None:
+            self._declare(stream, columns, place)
+
+    def _source(self, stream: StreamSection, source: ConnectorSection, place: str) -> None:
+        """A stream that is read from a source, which is asked for its columns."""
+        self._durations(stream, place)
+        named = NamedSource(stream.name, source.kind, options=stream.options, columns=stream.columns)
+        self.note(f"{place}.options", lambda: limit_of(named))
+        try:
+            columns = Connected.opened(replace(named, options={}, connected=source.made())).columns
+        except MidstreamError as error:
+            self.mistakes.append(Mistake(source.place, error))
             return
+        self._declare(stream, columns, place)
+
+    def _declare(self, stream: StreamSection, columns: pa.Schema, place: str) -> None:
         settings = StreamSettings(stream.time, timestamps=stream.timestamps)
         try:
             self.known[stream.name] = settings.declaration(stream.name, columns)
@@ -245,7 +263,7 @@ class _Check:
         unknown = {stream.name.lower() for stream in self.job.streams if stream.name not in self.known}
         return error.message.removeprefix("unknown stream ").lower() in unknown
 
-    def _require_sink(self, query: str, sink: SinkSection) -> None:
+    def _require_sink(self, query: str, sink: ConnectorSection) -> None:
         """Refuses a sink whose variables are not set, or whose places cannot be written or are somebody else's."""
         sink.made(query)
         for kind, path in sink.places():

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -15,11 +13,12 @@ from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Timestamps, UserFunction
 from midstream.checkpoint.retention import Retention
 from midstream.cluster.options import SessionOptions
-from midstream.errors import JobError, MidstreamError
+from midstream.errors import JobError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
+from midstream.interface.jobs.connectors import ConnectorSection, sink_in, source_in
 from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
 from midstream.interface.jobs.own_functions import function_of
-from midstream.interface.jobs.sinks import SinkSection, sink_in
+from midstream.interface.jobs.sections import MISSING, Mistake, Section
 from midstream.job.queries.faults import OnError
 from midstream.job.slots.sites import Sites, home_of, sites_of
 from midstream.job.task.exchange import chosen_bits
@@ -28,28 +27,10 @@ from midstream.optimizer.sites.links import links_of
 
 TABLES = ("job", "streams", "queries", "functions", "spark", "links")
 
-MISSING = ""
-"""What stands for a text that is missing, in a job with mistakes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """Something wrong at a place of the file, such as `streams.orders.schema`; `part` is the text that is wrong."""
-
-    place: str
-    error: MidstreamError
-    part: str | None = None
-
-    @property
-    def sentence(self) -> str:
-        """What is wrong, with its place named once: many messages name it themselves."""
-        message = self.error.message
-        return message if self.place in message.split() else f"{self.place}: {message}"
-
 
 @dataclass(frozen=True, slots=True)
 class StreamSection:
-    """A stream: a Spark source, the columns made of it, and its time."""
+    """A stream: a source, the columns made of it, and its time."""
 
     name: str
     format: str
@@ -63,6 +44,8 @@ class StreamSection:
     skew: str | int | None = None
     max_ahead: str | int = "clock"
     site: str | None = None
+    source: ConnectorSection | None = None
+    """What it is read from, if that is none of Spark's sources and no folder; then it has no format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +56,7 @@ class QuerySection:
     cql: str
     plan: str | None = None
     emit_every: str | int | None = None
-    sink: SinkSection | None = None
+    sink: ConnectorSection | None = None
     adaptive: Policy = OFF
     on_error: OnError | None = None
 
@@ -136,7 +119,7 @@ def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) ->
 
 def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tuple[JobFile, list[Mistake]]:
     mistakes: list[Mistake] = []
-    top = _Section("", content, dict.fromkeys(TABLES, Key((dict,), "")), mistakes)
+    top = Section("", content, dict.fromkeys(TABLES, Key((dict,), "")), mistakes)
     job = top.section(JOB_KEYS, "job")
     sites = _sites(job)
     streams = tuple(_stream(stream, top, folder, sites) for stream in top.names("streams"))
@@ -158,14 +141,14 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
     )
 
 
-def _functions(top: _Section, folder: Path) -> Iterator[UserFunction]:
+def _functions(top: Section, folder: Path) -> Iterator[UserFunction]:
     for name in top.names("functions", needed=False):
         entry = top.section(FUNCTION_KEYS, "functions", name)
         with top.noting(f"functions.{name}"):
             yield function_of(name, {key: entry.optional(key) for key in FUNCTION_KEYS}, folder)
 
 
-def _options(job: _Section, top: _Section, name: str | None, sites: Sites) -> SessionOptions:
+def _options(job: Section, top: Section, name: str | None, sites: Sites) -> SessionOptions:
     usual = SessionOptions()
     return SessionOptions(
         scheduling=job.optional("scheduling"),
@@ -184,13 +167,13 @@ def _options(job: _Section, top: _Section, name: str | None, sites: Sites) -> Se
     )
 
 
-def _sites(job: _Section) -> Sites:
+def _sites(job: Section) -> Sites:
     with job.noting("sites"):
         return sites_of(job.optional("sites"))
     return {}
 
 
-def _links(top: _Section, sites: Sites) -> Mapping[str, str]:
+def _links(top: Section, sites: Sites) -> Mapping[str, str]:
     wanted: Mapping[str, str] = top.optional("links") or {}
     with top.noting("links"):
         links_of(wanted, sites)
@@ -198,7 +181,7 @@ def _links(top: _Section, sites: Sites) -> Mapping[str, str]:
     return {}
 
 
-def _group_bits(job: _Section) -> int | None:
+def _group_bits(job: Section) -> int | None:
     bits: int | None = job.optional("group_bits")
     try:
         return None if bits is None else chosen_bits(bits)
@@ -207,7 +190,7 @@ def _group_bits(job: _Section) -> int | None:
         return None
 
 
-def _positive(job: _Section, key: str, usual: int | None) -> int | None:
+def _positive(job: Section, key: str, usual: int | None) -> int | None:
     number: int | None = job.optional(key)
     if number is not None and number < 1:
         job.refuse(key, JobError(f"{job.at(key)} must be above zero, not {number}"))
@@ -215,7 +198,7 @@ def _positive(job: _Section, key: str, usual: int | None) -> int | None:
     return usual if number is None else number
 
 
-def _slots(job: _Section) -> int | str | None:
+def _slots(job: Section) -> int | str | None:
     """A number of slots, or a range of them."""
     wanted = job.optional("slots")
     if not isinstance(wanted, str):
@@ -228,7 +211,7 @@ def _slots(job: _Section) -> int | str | None:
     return wanted
 
 
-def _memory(job: _Section) -> int | str:
+def _memory(job: Section) -> int | str:
     size: int | str | None = job.optional("memory_per_slot")
     if size is None:
         return SessionOptions.memory_per_slot
@@ -237,7 +220,7 @@ def _memory(job: _Section) -> int | str:
     return size
 
 
-def _small_batches(job: _Section) -> int | str | None:
+def _small_batches(job: Section) -> int | str | None:
     size: int | str | None = job.optional("small_batches")
     with job.noting("small_batches"):
         if size is not None and bytes_of(size, job.at("small_batches")) < 0:
@@ -246,7 +229,7 @@ def _small_batches(job: _Section) -> int | str | None:
     return None
 
 
-def _retention(job: _Section) -> Mapping[str, str]:
+def _retention(job: Section) -> Mapping[str, str]:
     wanted: Mapping[str, str] = job.optional("retention") or {}
     with job.noting("retention"):
         Retention.of(wanted, job.at("retention"))
@@ -254,13 +237,13 @@ def _retention(job: _Section) -> Mapping[str, str]:
     return {}
 
 
-def _policy(section: _Section, usual: Policy) -> Policy:
+def _policy(section: Section, usual: Policy) -> Policy:
     with section.noting("adaptivity"):
         return policy_in(section.content.get("adaptivity"), section.at("adaptivity"), usual)
     return usual
 
 
-def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamSection:
+def _stream(name: str, top: Section, folder: Path, sites: Sites) -> StreamSection:
     entry = top.section(STREAM_KEYS, "streams", name)
     path = entry.optional("path")
     columns = entry.optional("columns") or []
@@ -273,7 +256,7 @@ def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamSecti
         home_of(name, site, sites)
     return StreamSection(
         name,
-        entry.text("format"),
+        MISSING if "source" in entry.content else entry.text("format"),
         None if path is None else _located(path, folder),
         entry.optional("schema"),
         entry.optional("time") or "ts",
@@ -284,10 +267,21 @@ def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamSecti
         entry.optional("skew"),
         "clock" if ahead is None else ahead,
         site,
+        _source(entry, folder),
     )
 
 
-def _query(name: str, top: _Section, folder: Path, usual: Policy) -> QuerySection:
+def _source(entry: Section, folder: Path) -> ConnectorSection | None:
+    value = entry.optional("source")
+    for key in ("format", "path") if value is not None else ():
+        if key in entry.content:
+            entry.refuse(key, JobError(f"{entry.at(key)} and {entry.at('source')} exclude each other"))
+    with entry.noting("source"):
+        return None if value is None else source_in(value, entry.optional("schema"), entry.at("source"), folder)
+    return None
+
+
+def _query(name: str, top: Section, folder: Path, usual: Policy) -> QuerySection:
     entry = top.section(QUERY_KEYS, "queries", name)
     return QuerySection(
         name,
@@ -300,99 +294,10 @@ def _query(name: str, top: _Section, folder: Path, usual: Policy) -> QuerySectio
     )
 
 
-def _sink(entry: _Section, folder: Path) -> SinkSection | None:
+def _sink(entry: Section, folder: Path) -> ConnectorSection | None:
     with entry.noting("sink"):
         return sink_in(entry.optional("sink"), entry.at("sink"), folder)
     return None
-
-
-class _Section:
-    """A table of the file, which knows where it is and notes what is wrong with it."""
-
-    def __init__(
-        self, place: str, content: Mapping[str, Any], keys: Mapping[str, Key], mistakes: list[Mistake]
-    ) -> None:
-        self.place = place
-        self.content = content
-        self.keys = keys
-        self.mistakes = mistakes
-        self.wrong: set[str] = set()
-        for key in content:
-            if key not in keys:
-                near = get_close_matches(key, keys, 1)
-                hint = f"did you mean {near[0]}?" if near else f"use {', '.join(keys)}"
-                self.refuse(key, JobError(f"unknown key {self.at(key)}", hint=hint))
-
-    def at(self, key: str) -> str:
-        """A key's full name."""
-        return f"{self.place}.{key}" if self.place else key
-
-    def refuse(self, key: str, error: MidstreamError) -> None:
-        """Notes that a key's value is wrong."""
-        self.wrong.add(key)
-        self.mistakes.append(Mistake(self.at(key), error))
-
-    @contextmanager
-    def noting(self, key: str) -> Iterator[None]:
-        """Notes an error of a key's value instead of raising it."""
-        try:
-            yield
-        except MidstreamError as error:
-            self.refuse(key, error)
-
-    def section(self, keys: Mapping[str, Key], *path: str) -> _Section:
-        """A table in this one, by the names of the tables that lead to it; empty if it is missing."""
-        found: Any = self.content
-        place = ".".join(path)
-        for part in path:
-            if part not in found:
-                self.refuse(place, JobError(f"the table [{place}] is missing"))
-                return _Section(place, {}, keys, [])
-            found = found[part]
-            if not isinstance(found, dict):
-                self.refuse(place, JobError(f"{place} must be a table, not {found!r}"))
-                return _Section(place, {}, keys, [])
-        return _Section(place, found, keys, self.mistakes)
-
-    def names(self, key: str, needed: bool = True) -> list[str]:
-        """The names in a table of tables; at least one if they are needed."""
-        found = self.content.get(key, {})
-        if not isinstance(found, dict) or (needed and not found):
-            self.refuse(key, JobError(f"the job has no {key}", hint=f"add a table [{key}.NAME]"))
-            return []
-        return list(found)
-
-    def text(self, key: str) -> str:
-        """A text that must be there; an empty one, and a mistake, if it is not."""
-        if key not in self.content:
-            self.refuse(key, JobError(f"{self.at(key)} is missing"))
-            return MISSING
-        value = self.optional(key)
-        if not value and key not in self.wrong:
-            self.refuse(key, JobError(f"{self.at(key)} is empty"))
-        return str(value or MISSING)
-
-    def choice(self, key: str, usual: str) -> str:
-        """One of the key's choices; the usual one if nothing is said or another is."""
-        value, choices = self.optional(key), self.keys[key].choices
-        if value is None or value in choices:
-            return str(value or usual)
-        self.refuse(key, JobError(f"{self.at(key)} cannot be {value!r}", hint=f"use one of {', '.join(choices)}"))
-        return usual
-
-    def optional(self, key: str) -> Any:
-        """A value of the kind that the key has, or None."""
-        value, kinds = self.content.get(key), self.keys[key].kinds
-        if value is None:
-            return None
-        if (isinstance(value, bool) and bool not in kinds) or not isinstance(value, kinds):
-            wanted = " or ".join(_WORDS[kind] for kind in kinds)
-            self.refuse(key, JobError(f"{self.at(key)} must be {wanted}, not {value!r}"))
-            return None
-        return value
-
-
-_WORDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a table"}
 
 
 def _located(path: str, folder: Path) -> str:

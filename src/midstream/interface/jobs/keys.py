@@ -59,7 +59,10 @@ JOB_KEYS: Mapping[str, Key] = {
 }
 
 STREAM_KEYS: Mapping[str, Key] = {
-    "format": Key(TEXT, "The source: parquet, csv or json here; any streaming source on Spark.", needed=True),
+    "format": Key(
+        TEXT, "The format of a folder, parquet, csv or json, or any streaming source of Spark's; or `source` is given."
+    ),
+    "source": Key((str, dict), "What the stream is read from instead of a folder: a table of kind and options."),
     "path": Key(TEXT, "The folder of files, relative to the job file."),
     "schema": Key(TEXT, 'The columns of the source, as Spark writes them: "id BIGINT, ts TIMESTAMP".'),
     "time": Key(TEXT, 'The time column; "ts" by default.'),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from midstream.errors import QueryError
-from midstream.interface.jobs.job_file import Mistake
+from midstream.interface.jobs.sections import Mistake
 
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
 

@@ -18,12 +18,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from midstream.cluster.spark.connected_source import register
+from midstream.cluster.spark.environment import ship_package
 from midstream.cluster.spark.text_files import CONTENT, FILES, PATH, TextFiles
+from midstream.connectors.connected import Connected
 from midstream.connectors.files.bad_rows import BAD
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.listing import PATTERN, require_folder
 from midstream.connectors.files.options import FILE_FORMATS, FORMATS, TEXT, WRITTEN, Portion, require_options
 from midstream.connectors.files.source import contents_of
+from midstream.connectors.source import Positions
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import NamedSource
 from midstream.inputs.folder_paths import is_local, local_folder
@@ -35,8 +39,17 @@ LISTING = {"recursiveFileLookup": "true", "maxFileAge": "36500d", "__globPaths__
 would take for partitions, old ones beside new ones, and those whose names it would take for patterns."""
 
 
+def open_connected(stream: Connected, source: NamedSource, spark: SparkSession, starts: Positions) -> DataFrame:
+    """A streaming DataFrame of a source of ours that goes on from some positions."""
+    ship_package(spark)
+    with _opening(source):
+        return _reader(source, register(stream, starts, spark), spark).load()
+
+
 def open_source(source: NamedSource, spark: SparkSession, read: Sequence[str] = ()) -> DataFrame:
     """A streaming DataFrame; of a folder without files, by their whole paths, that were read already."""
+    if source.connected is not None:
+        return open_connected(Connected.opened(source), source, spark, {})
     format = source.format.lower()
     if format in FORMATS:
         _require(source, format)

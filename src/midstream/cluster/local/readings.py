@@ -1,0 +1,212 @@
+"""The streams of a job as this process reads them: what waits of each, what a batch takes, and what is done.
+
+A folder is read file by file, a source from position to position. Each is one reading, and the batches that are made
+of them do not ask which it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.file_entries import FilesRead, SourceFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest
+from midstream.connectors.connected import Connected, Span
+from midstream.connectors.files.known import Folder, KnownFiles
+from midstream.connectors.source import Position
+from midstream.job.task.ingest import ticks_of
+
+Parts: TypeAlias = Sequence[Any]
+"""Files of a folder, or spans of a source: what is read as a whole."""
+
+PartsByStream: TypeAlias = Mapping[str, Parts]
+
+
+class FolderSource(Folder, Protocol):
+    """Files that are read once each."""
+
+    def portion(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:
+        """The files that a batch takes of some that wait."""
+
+    def present(self, but: Collection[str] = ()) -> list[SourceFile]:
+        """The files that are there, oldest first, without some that are known."""
+
+    def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
+        """The rows of files, and the files as they were when they were read."""
+
+    def times(self, file: SourceFile, column: str) -> pa.ChunkedArray | None:
+        """Times of a file that waits, without reading all of it; None if they cannot be told."""
+
+
+class Reading(Protocol):
+    """A stream while it is read."""
+
+    def waiting(self) -> Parts:
+        """What is there and was not read yet."""
+
+    def divided(self, parts: Parts) -> tuple[Parts, Parts]:
+        """What a batch takes of parts that wait, and the rest."""
+
+    def read(self, parts: Parts) -> tuple[pa.Table, Parts]:
+        """The rows of parts, and the parts as they were when they were read."""
+
+    def earliest(self, left: Parts, taken: Parts) -> int:
+        """How early the rows of parts begin that a batch leaves, which takes others; in ticks, as far as is known."""
+
+    def done(self, parts: Parts) -> None:
+        """Remembers parts whose batch is committed."""
+
+
+class FolderReading:
+    """A folder: files that were read are known by their paths."""
+
+    def __init__(self, declaration: StreamDeclaration, source: FolderSource, known: Iterable[SourceFile]) -> None:
+        self.declaration, self.source = declaration, source
+        self._read = {file.path for file in known}
+        self._begins: dict[str, int] = {}
+        """How early the rows of files begin that had to wait, each of which is looked at once."""
+
+    def waiting(self) -> Parts:
+        return self.source.present(self._read)
+
+    def divided(self, parts: Parts) -> tuple[Parts, Parts]:
+        taken = self.source.portion(parts)
+        return taken, parts[len(taken) :]
+
+    def read(self, parts: Parts) -> tuple[pa.Table, Parts]:
+        return self.source.read(parts)
+
+    def earliest(self, left: Parts, taken: Parts) -> int:
+        if self.declaration.timestamps != "external":
+            return INFINITY
+        for file in left:
+            if file.path not in self._begins:
+                times = self.source.times(file, self.declaration.time)
+                ticks = np.empty(0, np.int64) if times is None else ticks_of(times, self.declaration.name)[0]
+                self._begins[file.path] = int(ticks.min(initial=INFINITY))
+        return min((self._begins[file.path] for file in left), default=INFINITY)
+
+    def done(self, parts: Parts) -> None:
+        self._read.update(file.path for file in parts)
+
+
+class SourceReading:
+    """A source: what was read are positions, and partitions are read at the same pace.
+
+    Rows of a partition go on from about the latest time that it has had. So a partition that has more rows than a batch
+    takes holds the stream's register there, however far others are.
+    """
+
+    def __init__(self, declaration: StreamDeclaration, source: Connected, manifest: Manifest | None) -> None:
+        self.declaration, self.source = declaration, source
+        self.positions: dict[str, Position] = dict(source.starts(manifest))
+        self._latest: dict[str, int] = {}
+        self._asking = threading.Lock()
+        """Rows are read ahead by another thread."""
+
+    def waiting(self) -> Parts:
+        with self._asking:
+            self.positions = dict(self.source.with_new(self.positions))
+            return self.source.waiting(self.positions)
+
+    def divided(self, parts: Parts) -> tuple[Parts, Parts]:
+        with self._asking:
+            return self.source.divided(list(parts))
+
+    def read(self, parts: Parts) -> tuple[pa.Table, Parts]:
+        with self._asking:
+            tables = [self.source.rows(span) for span in parts]
+        found = [replace(span, latest=self._latest_of(rows)) for span, rows in zip(parts, tables, strict=True)]
+        return pa.concat_tables(tables), found
+
+    def _latest_of(self, rows: pa.Table) -> int | None:
+        if self.declaration.timestamps != "external" or not rows.num_rows:
+            return None
+        ticks, valid = ticks_of(rows.column(self.declaration.time), self.declaration.name)
+        return int((ticks if valid is None else ticks[valid]).max(initial=BEGINNING))
+
+    def earliest(self, left: Parts, taken: Parts) -> int:
+        if self.declaration.timestamps != "external":
+            return INFINITY
+        latest = self._with_latest(taken)
+        reached = (latest.get(span.partition, BEGINNING) - self.declaration.lateness for span in left)
+        return max(BEGINNING, min(reached, default=INFINITY))
+
+    def done(self, parts: Parts) -> None:
+        self._latest = self._with_latest(parts)
+        self.positions |= {span.partition: span.end for span in parts}
+        with self._asking:
+            self.source.asked(lambda: self.source.source.commit(self.positions))
+
+    def _with_latest(self, taken: Iterable[Span]) -> dict[str, int]:
+        seen = {span.partition: span.latest for span in taken if span.latest is not None}
+        return self._latest | {part: max(ticks, self._latest.get(part, ticks)) for part, ticks in seen.items()}
+
+    def after(self, parts: Iterable[Span]) -> Mapping[str, Position]:
+        """Where it is once some parts are done."""
+        return self.positions | {span.partition: span.end for span in parts}
+
+
+class Readings:
+    """All streams that are read, and what manifests say of them."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, FolderReading] = {}
+        self._sources: dict[str, SourceReading] = {}
+        self._known = KnownFiles({}, {})
+        """What the checkpoint knew of files when reading began."""
+
+    def begin(
+        self,
+        files: Files,
+        manifest: Manifest | None,
+        streams: Iterable[tuple[StreamDeclaration, FolderSource | Connected]],
+    ) -> None:
+        """Goes on after a manifest; files that have changed, and sources that have lost rows, are refused."""
+        opened = {declaration.name: (declaration, source) for declaration, source in streams}
+        folders = {n: (d, source) for n, (d, source) in opened.items() if not isinstance(source, Connected)}
+        self._known = KnownFiles.of(files, manifest, {name: source for name, (_, source) in folders.items()})
+        self._folders = {n: FolderReading(d, source, self._known.read[n]) for n, (d, source) in folders.items()}
+        self._sources = {
+            name: SourceReading(declaration, source, manifest)
+            for name, (declaration, source) in opened.items()
+            if isinstance(source, Connected)
+        }
+
+    def __getitem__(self, name: str) -> Reading:
+        return self._folders.get(name) or self._sources[name]
+
+    def waiting(self) -> PartsByStream:
+        """What was not read yet, by stream."""
+        return {name: self[name].waiting() for name in (*self._folders, *self._sources)}
+
+    def divided(self, waiting: PartsByStream) -> tuple[PartsByStream, PartsByStream]:
+        """What a batch takes of parts that wait, and the rest; streams of which nothing is there are left out."""
+        parts = {name: self[name].divided(some) for name, some in waiting.items() if some}
+        return {name: now for name, (now, _) in parts.items()}, {
+            name: rest for name, (_, rest) in parts.items() if rest
+        }
+
+    def earliest(self, left: PartsByStream, taken: PartsByStream) -> Mapping[str, int]:
+        """How early the rows begin that a batch leaves, by stream."""
+        return {name: self[name].earliest(parts, taken[name]) for name, parts in left.items()}
+
+    def noted(self, taken: PartsByStream, left: Mapping[str, int]) -> FilesRead:
+        """What the manifest of a batch that takes parts has to say; `left` is how early those begin that it leaves."""
+        known = self._known.with_batch({name: taken[name] for name in self._folders if name in taken}, left)
+        places = {name: reading.source.source.name for name, reading in self._sources.items()}
+        positions = {name: reading.after(taken.get(name, ())) for name, reading in self._sources.items()}
+        return replace(known, folders={**known.folders, **places}, positions=positions)
+
+    def done(self, taken: PartsByStream) -> None:
+        """Remembers the parts of a batch that is committed."""
+        for name, parts in taken.items():
+            self[name].done(parts)

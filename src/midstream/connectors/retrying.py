@@ -1,0 +1,31 @@
+"""What fails outside of a job may work a moment later: it is tried again, with pauses that grow."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from midstream.connectors.environment import hidden
+from midstream.errors import MidstreamError
+
+log = logging.getLogger(__name__)
+
+PAUSES: Sequence[float] = (0.1, 0.3, 1.0, 3.0)
+"""How many seconds pass before each repeat; after the last one, what is wrong is said."""
+
+Answer = TypeVar("Answer")
+
+
+def retried(act: Callable[[], Answer], words: str, pauses: Sequence[float] | None = None) -> Answer:
+    """What something gives, tried again while it fails; errors of the user's are not: they would come again."""
+    for pause in PAUSES if pauses is None else pauses:
+        try:
+            return act()
+        except MidstreamError:
+            raise
+        except Exception as error:
+            log.warning("%s: %s; it is tried again in %g s", words, hidden(f"{error}".split("\n")[0]), pause)
+            time.sleep(pause)
+    return act()
