@@ -26,6 +26,7 @@ from midstream.migration.registry import STRATEGIES
 ROOT = Path(__file__).parent.parent
 AS_OPERATORS = (
     {"subscript", "slice", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct"}
+    | {"list_places", "list_field", "list_or_null"}
     | {"as_time", "as_text", "as_uuid", "as_json"}
     | {*("bitwise_and", "bitwise_or", "bitwise_not", "integer_division")}
 )

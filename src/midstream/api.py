@@ -12,11 +12,19 @@ from os import PathLike
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Mode, Policy
-from midstream.algebra.declarations import AggregateFunction, Catalog, ScalarFunction, SqlFunction, UserFunction
-from midstream.algebra.plan import Relation
+from midstream.algebra.declarations import (
+    AggregateFunction,
+    Catalog,
+    ScalarFunction,
+    SqlFunction,
+    StreamDeclaration,
+    UserFunction,
+)
+from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import snapshot_equal
 from midstream.algebra.time import ticks
@@ -41,6 +49,7 @@ from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
 from midstream.inputs.frames import polars_of
 from midstream.job.task.ingest import DeadLetters, disorder
 from midstream.language import parse
+from midstream.language.constants import ONE_ROW
 from midstream.migration.in_part import require_part
 from midstream.optimizer.plans import Plan, enumerate_plans
 from midstream.scheduling.schedule import schedule_of
@@ -134,7 +143,25 @@ def ask(
     catalog = catalog_of(schemas, time, lateness=lateness or 0, functions=functions)
     if lateness is None:
         catalog = _with_measured_lateness(catalog, tables)
-    return Question(parse(query, catalog), tables, catalog)
+    catalog = replace(catalog, finite=True)
+    plan = parse(query, catalog)
+    return Question(plan, *_with_constants(plan, tables, catalog))
+
+
+def _with_constants(
+    plan: Relation, tables: dict[str, pa.Table], catalog: Catalog
+) -> tuple[dict[str, pa.Table], Catalog]:
+    """The row of constants, if the query reads it: it is there from the first row of the streams on."""
+    read = {stream.name: stream for stream in streams_of(plan)}
+    row = read.pop(ONE_ROW, None)
+    if row is None:
+        return tables, catalog
+    starts = [pc.min(tables[name].column(stream.time)) for name, stream in read.items()]
+    known = [start.cast(row.domain.type) for start in starts if start.is_valid]
+    first = min(known, key=lambda start: start.as_py(), default=pa.scalar(0, pa.int64()).cast(row.domain.type))
+    declared = StreamDeclaration(ONE_ROW, row.columns, row.time)
+    table = pa.table([pa.array([first.as_py()], row.domain.type)], schema=row.columns)
+    return {**tables, ONE_ROW: table}, replace(catalog, streams={**catalog.streams, ONE_ROW: declared})
 
 
 def _with_measured_lateness(catalog: Catalog, tables: Mapping[str, pa.Table]) -> Catalog:

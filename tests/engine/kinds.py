@@ -26,6 +26,7 @@ JOINED = f"FROM A {W}, B {W}, C {W} WHERE A.k = B.k AND B.k = C.k"
 KINDS = {
     "select": Kind("Filter", f"SELECT * FROM A {W} WHERE v > 2"),
     "project": Kind("Compute", f"SELECT v + 1 AS w, k FROM A {W}"),
+    "unnest": Kind("Unnest", f"SELECT k, x, unnest([v, x, 7]) AS y FROM A {W}, range(v) AS u(x)"),
     "union": Kind("Concatenate", f"SELECT k FROM A {W} UNION ALL SELECT k FROM B [TUMBLE 7]"),
     "window": Kind("AssignWindow", f"SELECT * FROM (SELECT k FROM A [NOW]) {W}"),
     "join": Kind("SymmetricJoin", f"SELECT A.v, B.v AS u, A.k FROM A {W}, B [RANGE 4] WHERE A.k = B.k"),

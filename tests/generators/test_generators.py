@@ -56,6 +56,7 @@ TEXTS = {
     "intersect_all": "INTERSECT ALL",
     "intersect": "INTERSECT SELECT",
     "subquery": r"FROM \(SELECT",
+    "unnest": "unnest",
     "with": "WITH q",
     "window_over_subquery": r"\) \[(RANGE|NOW|HOP|TUMBLE|ROWS|UNBOUNDED)",
     "raw": r"FROM A AS q1( WHERE .*)?$",

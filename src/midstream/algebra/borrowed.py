@@ -52,6 +52,7 @@ _LISTS = (
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
     " list_bool_or list_intersect list_zip list_value flatten cardinality map map_keys map_values map_entries"
     " map_contains map_from_entries map_concat map_extract map_extract_value struct_extract struct_keys"
+    " range generate_series"
 )
 
 _UTF8 = "lower({1}) IN ('utf-8', 'utf8', 'us-ascii')"
@@ -114,6 +115,9 @@ BORROWED: Mapping[str, tuple[str, ...]] = {
     "as_text": ("{0}::VARCHAR",),
     "as_uuid": ("{0}::UUID::VARCHAR",),
     "as_json": ("{0}::JSON",),
+    "list_places": ("generate_series({1}::BIGINT, len({0}) + {1} - 1)",),
+    "list_or_null": ("CASE WHEN len({0}) > 0 THEN {0} ELSE [NULL] END",),
+    "list_field": ("list_transform({0}, lambda s: struct_extract(s, {1}))",),
     "subscript": ("{0}[{1}]",),
     "slice": ("{0}[{1}:{2}]",),
     "field": ("struct_extract({0}, {1})", "{0} ->> {1}"),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from midstream.algebra.borrowed import candidates, columns_among, constant
 from midstream.algebra.database import column_name, run, type_of
-from midstream.algebra.expressions import AggregateCall, Expression, filled
+from midstream.algebra.expressions import TRUE, AggregateCall, Expression, filled
 from midstream.algebra.over import OrderKey
 from midstream.algebra.signatures import refuse
 from midstream.errors import QueryError
@@ -61,6 +61,7 @@ def borrow_aggregate(
 ) -> AggregateCall:
     """An aggregate call over its arguments that are no constants; a QueryError if it has no meaning for them."""
     columns = list(dict.fromkeys([*(arguments[i] for i in columns_among(arguments)), *(key.key for key in order)]))
+    columns = columns or [TRUE]  # of constants alone, there are as many as there are rows
     texts = {a: constant(a) or f"{{{columns.index(a)}}}" for a in (*arguments, *(key.key for key in order))}
     if distinct and any(key.key not in arguments for key in order):
         raise QueryError(f"{function}(DISTINCT …) can only be ordered by its argument")

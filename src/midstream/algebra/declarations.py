@@ -127,6 +127,8 @@ class Catalog:
 
     streams: Mapping[str, StreamDeclaration]
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
+    finite: bool = False
+    """Whether the streams are whole tables, so that a query is answered once."""
 
     def function(self, name: str) -> UserFunction:
         """A user's function by name."""

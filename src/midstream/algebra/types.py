@@ -79,6 +79,11 @@ def is_nested(type_: pa.DataType) -> bool:
     return bool(kind.is_nested(type_))
 
 
+def has_elements(type_: pa.DataType) -> bool:
+    """Whether values are lists."""
+    return bool(kind.is_list(type_) or kind.is_large_list(type_) or kind.is_fixed_size_list(type_))
+
+
 def show_type(type_: pa.DataType) -> str:
     """A type as error messages name it."""
     return "NULL" if kind.is_null(type_) else str(type_)

@@ -199,7 +199,13 @@ def _kind(node: p.PhysicalNode, spread: str) -> Kind:
         return "copied"
     match node:
         case (
-            p.Filter() | p.Compute() | p.AssignWindow() | p.WindowBounds() | p.PartialAggregate() | p.PartialDistinct()
+            p.Filter()
+            | p.Compute()
+            | p.Unnest()
+            | p.AssignWindow()
+            | p.WindowBounds()
+            | p.PartialAggregate()
+            | p.PartialDistinct()
         ):
             return "spread"
         case p.HashJoin() | p.MultiwayJoin() if below.count("spread") == 1:

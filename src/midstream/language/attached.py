@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from midstream.algebra.borrowed_aggregates import borrow_aggregate
+from midstream.algebra.declarations import Catalog
 from midstream.algebra.expressions import (
     AggregateCall,
     Call,
@@ -33,7 +34,7 @@ from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sources import Environment, rename
-from midstream.language.subqueries import QueryBinder, is_plain
+from midstream.language.subqueries import QueryBinder, has_aggregate, has_over, has_unnest, is_plain
 from midstream.language.windows import require_window
 
 STRICT = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "negate"})
@@ -72,6 +73,8 @@ class Attachments:
 
     def value(self, around: ScalarBinder, node: exp.Subquery) -> Expression:
         """A scalar sub-query: its only value, null if there is none."""
+        if (alone := _alone(node.this, self.binder.binding.catalog)) is not None:
+            return around.bind(alone)
         inside = self._inside(around, node.this)
         if len(inside.outputs) != 1:
             raise self.binder.binding.error(
@@ -184,6 +187,17 @@ class Attachments:
             on.append(around.call("=", sides, [node, node], node))
         self.waiting.append(Attachment(relation, tuple(on), frozenset(relation.schema.names)))
         return {call.name: _brought(f"{alias}.{call.name}", call.call) for call in calls}
+
+
+def _alone(query: Node, catalog: Catalog) -> Node | None:
+    """The value of `(SELECT value)`, which is that of the query around it."""
+    clauses = ("from_", "where", "group", "having", "qualify", "distinct", "limit", "offset", "with_")
+    if not isinstance(query, exp.Select) or any(query.args.get(key) for key in clauses) or len(query.expressions) > 1:
+        return None
+    item: Node = query.expressions[0]
+    if isinstance(item, exp.Star) or has_unnest(item) or has_over(item) or has_aggregate(item, catalog):
+        return None
+    return item.this if isinstance(item, exp.Alias) else item
 
 
 def _brought(name: str, call: AggregateCall) -> Expression:

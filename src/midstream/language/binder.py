@@ -22,13 +22,15 @@ from midstream.algebra.expressions import (
     conjunction,
     conjuncts,
 )
-from midstream.algebra.plan import Aggregate, Distinct, Project, Relation, Select, ToStream, Union
+from midstream.algebra.plan import Aggregate, Distinct, JoinKind, Project, Relation, Select, ToStream, Union
 from midstream.algebra.types import INTEGER, TEXT, is_nested
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
 from midstream.language.attached import Attachments
 from midstream.language.binding import Binding, match_name
+from midstream.language.constants import require_stream, time_type
 from midstream.language.grammar import DEEPEST_QUERY
+from midstream.language.lateral import lateral_query
 from midstream.language.limits import Wanted, first_of_each, limited, limited_distinct, limited_result, wanted_of
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node, flatten
@@ -49,6 +51,7 @@ from midstream.language.subqueries import (
     subquery_condition,
 )
 from midstream.language.text import read
+from midstream.language.unnesting import Unnests
 from midstream.language.windows import require_instants, require_window
 
 MOST_COLUMNS = 2_000
@@ -57,8 +60,11 @@ MOST_COLUMNS = 2_000
 def parse(query: str, catalog: Catalog) -> Relation:
     """The bound logical plan of a query; every mistake is a QueryError that knows its place."""
     try:
-        binding = Binding(query, catalog)
-        return QueryBinder(binding).top(read(query))
+        tree = read(query)
+        binding = Binding(query, catalog, time_type=time_type(tree, catalog))
+        plan = QueryBinder(binding).top(tree)
+        require_stream(binding, plan, tree)
+        return plan
     except RecursionError:
         raise QueryError("the query nests too deeply", hint="split it with WITH, or write it flatter") from None
 
@@ -151,13 +157,14 @@ class QueryBinder:
         aggregates, attached = Aggregates(self.binding), Attachments(self, environment)
         overs = Overs(self.binding, node.args.get("windows") or ())
         binder = ScalarBinder(self.binding, scope, "SELECT", aggregates, attached, overs)
+        binder.unnests = unnests = Unnests(self.binding)
         self._group_keys(node, scope, aggregates)
         items = self.items(node, binder)
         having = self._having(node, aggregates, binder)
         wanted = wanted_of(node, binder, items, _shorthands(node))
         if wanted.qualify is not None and not overs.calls:
             raise self.binding.error("QUALIFY needs OVER", node.args["qualify"], hint="filter tuples with WHERE")
-        aggregates.brought = attached.columns() | overs.names()
+        aggregates.brought = attached.columns() | overs.names() | unnests.names()
 
         def over(value: Expression) -> Expression:
             return aggregates.over_groups(value, binder.places) if aggregates.keys or aggregates.calls else value
@@ -169,8 +176,9 @@ class QueryBinder:
         else:
             relation = attached.joined(relation, over)
         items, wanted = [(name, over(value)) for name, value in items], wanted.changed(over)
-        relation = overs.applied(relation, over, [*(value for _, value in items), *wanted.reads])
-        relation = _selected(relation, list(conjuncts(wanted.qualify)))
+        lists = [one.expression for one in unnests.lists]
+        relation = overs.applied(relation, over, [*(value for _, value in items), *map(over, lists), *wanted.reads])
+        relation = unnests.applied(_selected(relation, list(conjuncts(wanted.qualify))), over)
         return self._project(node, relation, items, wanted, reserved, settle)
 
     def _grouping_sets(
@@ -200,7 +208,11 @@ class QueryBinder:
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
         """The relation of FROM."""
-        return SourceBinder(self.binding, environment, self.query).bind(node, scope)
+        return SourceBinder(self.binding, environment, self).bind(node, scope)
+
+    def lateral(self, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind) -> Project:
+        """The tuples of a relation with what a sub-query gives beside each."""
+        return lateral_query(self, node, base, scope, environment, kind)
 
     def where(
         self, node: exp.Select, relation: Relation, scope: Scope, environment: Environment, correlate: bool = False

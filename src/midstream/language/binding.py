@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
@@ -41,6 +42,7 @@ class Binding:
     first_stream: StreamDeclaration | None = None
     sources: int = 0
     around: list[Names] = field(default_factory=list)
+    time_type: pa.DataType = field(default_factory=pa.int64)
 
     def error(
         self, message: str, node: exp.Expression | None, *, detail: str | None = None, hint: str | None = None

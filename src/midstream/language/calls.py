@@ -24,6 +24,7 @@ from midstream.language.literals import coerce
 from midstream.language.nodes import Node, place
 from midstream.language.over import Overs
 from midstream.language.text import read_value
+from midstream.language.unnesting import UNNESTING, Unnests
 from midstream.language.values import ValueBinder
 
 UNWRITTEN = frozenset(
@@ -48,6 +49,7 @@ class CallBinder(ValueBinder, Protocol):
 
     aggregates: Aggregates | None
     overs: Overs | None
+    unnests: Unnests | None
 
     def inside(self, clause: str, aggregates: Aggregates | None = None) -> ValueBinder:
         """A binder for what a call of an aggregate, or with OVER, looks at."""
@@ -61,6 +63,8 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
     if name in ("grouping", "grouping_id") and binder.aggregates is not None:
         return _grouping(binder, node)
     user = binder.binding.catalog.functions.get(written.lower())
+    if name in UNNESTING and user is None:
+        return _unnest(binder, node)
     if node.args.get("over") is not None:
         return _over(binder, node, name)
     own = name == "if" or (name in SCALAR and name not in UNWRITTEN) or name in AGGREGATE
@@ -110,6 +114,17 @@ def _grouping(binder: CallBinder, node: exp.Anonymous) -> Expression:
     assert binder.aggregates is not None
     bits = [binder.bind(argument) in binder.aggregates.nulled for argument in node.expressions]
     return Literal(int("".join(str(int(bit)) for bit in bits) or "0", 2), pa.int64())
+
+
+def _unnest(binder: CallBinder, node: exp.Anonymous) -> Expression:
+    _plain_call(binder, node)
+    if binder.unnests is None:
+        raise binder.binding.error(
+            f"{node.name} gives rows: it cannot stand in {binder.clause}",
+            node,
+            hint=f"write it in FROM: FROM A, {node.name}(A.list) AS t(x)",
+        )
+    return binder.unnests.add(binder, node)
 
 
 def _plain_call(binder: ValueBinder, node: exp.Anonymous) -> None:

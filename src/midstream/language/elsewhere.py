@@ -13,8 +13,6 @@ _SESSION = "a window stands behind its stream: FROM A [PARTITION BY k SESSION 10
 _RANDOM = "a batch that is repeated must give the same rows; use md5 of columns that differ"
 _TIME = "time comes with the tuples: use the time column"
 
-_UNNEST = "a row stays one row: read elements with list[1], list_contains and array_to_string, or list_sum and its kin"
-
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("window", "tumble", "tumbling", "tumblingwindow", "tumble_start", "tumble_end"), _TUMBLE),
     **dict.fromkeys(("window_start", "window_end", "date_bin", "window_time"), _TUMBLE),
@@ -23,7 +21,6 @@ INSTEAD: Mapping[str, str] = {
     "top": "write ORDER BY … LIMIT n, or QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= n",
     **dict.fromkeys(("countd", "uniq"), "use count(DISTINCT a)"),
     **dict.fromkeys(("random", "rand", "uuid", "gen_random_uuid", "randn", "shuffle"), _RANDOM),
-    **dict.fromkeys(("explode", "unnest", "flatten_outer", "posexplode", "generate_series"), _UNNEST),
     "isnull": "write a IS NULL",
     **dict.fromkeys(("charindex", "locate"), "use strpos(text, part)"),
     **dict.fromkeys(("now", "current_timestamp", "current_date", "current_time", "localtimestamp"), _TIME),

@@ -62,6 +62,8 @@ class ExpressionGrammar(CallGrammar):
 
     def begins_query(self) -> bool:
         """Whether a query comes next."""
+        if self.peek_word("VALUES"):
+            return self._next.token_type == TokenType.L_PAREN
         return self.peek(TokenType.SELECT) or (self.peek(TokenType.WITH) and self._next.token_type in NAMES)
 
     def value(self, power: int = 0) -> Node:

@@ -138,7 +138,7 @@ def limited_result(binding: Binding, plan: Relation, node: Node) -> Relation:
     """A finished result, of which LIMIT leaves some rows; ORDER BY names its columns."""
     limit, keys = limit_of(binding, node), node.args.get("order") or []
     scope = Scope(binding)
-    scope.add("result", plan, plan.schema.names, node)
+    scope.add("result", plan.schema, plan.schema.names, node)
     binder = ScalarBinder(binding, scope, "ORDER BY")
     order = [OrderKey(c, *way) for c, way in (_result_key(binder, plan, key) for key in keys)]
     if limit is None:

@@ -7,8 +7,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.language.expression_grammar import NEGATABLE
 from midstream.language.grammar import DEEPEST_QUERY, NAMES
-from midstream.language.grouping_grammar import GroupingGrammar
-from midstream.language.nodes import FollowedBy, JoinedSources, Node, at
+from midstream.language.nodes import FollowedBy, Node, at
+from midstream.language.source_grammar import SourceGrammar
 
 TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
 
@@ -33,10 +33,6 @@ STARTS_VALUE = frozenset(
 
 ENDS_ITEM = frozenset({None, TokenType.FROM, TokenType.COMMA})
 
-NOT_AN_ALIAS = frozenset(
-    {"SEMI", "ANTI", "ASOF", "FOLLOWED", "RECENT", "CHRONICLE", "WITHIN", "OFFSET", "FETCH", "WINDOW", "QUALIFY"}
-)
-
 SET_OPERATIONS: dict[TokenType, type[exp.SetOperation]] = {
     TokenType.UNION: exp.Union,
     TokenType.EXCEPT: exp.Except,
@@ -44,7 +40,7 @@ SET_OPERATIONS: dict[TokenType, type[exp.SetOperation]] = {
 }
 
 
-class QueryGrammar(GroupingGrammar):
+class QueryGrammar(SourceGrammar):
     """Reads queries."""
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
@@ -109,20 +105,12 @@ class QueryGrammar(GroupingGrammar):
     def _cte(self) -> Node:
         token = self._curr
         name = self.identifier("a name after WITH")
-        columns = self._column_names()
+        columns = self.column_names()
         self.need(TokenType.ALIAS, "AS")
         self.need(TokenType.L_PAREN, "(")
         body = self.query()
         self.need(TokenType.R_PAREN, ")")
         return at(exp.CTE(this=body, alias=exp.TableAlias(this=name, columns=columns)), token)
-
-    def _column_names(self) -> list[exp.Identifier]:
-        """`(a, b)` behind the name of a source."""
-        if not self.take(TokenType.L_PAREN):
-            return []
-        names = self._names("a column name")
-        self.need(TokenType.R_PAREN, ")")
-        return names
 
     def _union(self) -> Node:
         left = self._intersect()
@@ -162,6 +150,9 @@ class QueryGrammar(GroupingGrammar):
             return made
         if self.peek(TokenType.SELECT):
             return self._select()
+        if self.begins_query():
+            token = self._curr
+            return at(exp.Select(expressions=[exp.Star()], from_=exp.From(this=self.rows_written()), joins=[]), token)
         self.expected("SELECT")
 
     def _select(self) -> Node:
@@ -219,7 +210,7 @@ class QueryGrammar(GroupingGrammar):
     def _star(self, star: Node) -> Node:
         """`* EXCLUDE (a, b) REPLACE (v + 1 AS v)`."""
         if self.take_word("EXCLUDE") or self.take(TokenType.EXCEPT):
-            star.set("exclude", self._column_names() or [self.identifier("a column name")])
+            star.set("exclude", self.column_names() or [self.identifier("a column name")])
         if self.take_word("REPLACE"):
             self.need(TokenType.L_PAREN, "(")
             star.set("replace", self._items())
@@ -227,10 +218,10 @@ class QueryGrammar(GroupingGrammar):
         return star
 
     def _from(self, select: exp.Select) -> None:
-        select.set("from_", exp.From(this=self._source()))
-        select.set("joins", self._joins())
+        select.set("from_", exp.From(this=self.source()))
+        select.set("joins", self.joins())
 
-    def _joins(self) -> list[Node]:
+    def joins(self) -> list[Node]:
         joins: list[Node] = []
         while (step := self._join_step()) is not None:
             joins.append(step)
@@ -239,7 +230,9 @@ class QueryGrammar(GroupingGrammar):
     def _join_step(self) -> Node | None:
         token = self._curr
         if self.take(TokenType.COMMA):
-            return at(exp.Join(this=self._source()), token)
+            return at(exp.Join(this=self.source()), token)
+        if self.peek_word("LATERAL") and self._next.text.upper() == "VIEW":
+            return self.lateral_view()
         if self.peek_word("FOLLOWED"):
             return self._followed_by()
         if self.peek_word("ASOF"):
@@ -259,7 +252,7 @@ class QueryGrammar(GroupingGrammar):
         self._advance()
         if side and kind and (side.token_type != TokenType.LEFT or kind.text.upper() not in ("SEMI", "ANTI")):
             self.fail(f"there is no {side.text.upper()} {kind.text.upper()} JOIN", token)
-        made = exp.Join(this=self._source())
+        made = exp.Join(this=self.source())
         word = kind.text.lower() if kind else side.text.lower() if side else "inner"
         made.set("kind", word)
         made.set("natural", bool(natural))
@@ -276,21 +269,15 @@ class QueryGrammar(GroupingGrammar):
             join.set("on", self.value())
         elif self.take(TokenType.USING):
             self.need(TokenType.L_PAREN, "(")
-            join.set("using", self._names("a column name"))
+            join.set("using", self.names("a column name"))
             self.need(TokenType.R_PAREN, ")")
         else:
             self.expected("ON or USING", hint="a join without a condition is written CROSS JOIN")
 
-    def _names(self, what: str) -> list[exp.Identifier]:
-        names = [self.identifier(what)]
-        while self.take(TokenType.COMMA):
-            names.append(self.identifier(what))
-        return names
-
     def _followed_by(self) -> Node:
         token = self.need_word("FOLLOWED")
         self.need_word("BY")
-        made = FollowedBy(this=self._source())
+        made = FollowedBy(this=self.source())
         if mode := self.take_word("RECENT", "CHRONICLE") or self.take(TokenType.ALL):
             made.set("mode", mode.text.lower())
         if self.take(TokenType.ON):
@@ -302,7 +289,7 @@ class QueryGrammar(GroupingGrammar):
         token = self.need_word("ASOF")
         outer = bool(self.take(TokenType.LEFT))
         self.need(TokenType.JOIN, "JOIN")
-        made = FollowedBy(this=self._source(), mode="recent", asof=True, outer=outer)
+        made = FollowedBy(this=self.source(), mode="recent", asof=True, outer=outer)
         if self.take(TokenType.ON):
             made.set("on", self.value())
         elif self.peek(TokenType.USING):
@@ -313,45 +300,6 @@ class QueryGrammar(GroupingGrammar):
     def _within(self, step: Node) -> None:
         if self.take_word("WITHIN"):
             step.set("within", self.duration())
-
-    def _source(self) -> Node:
-        """A stream or sub-query; its window may stand before or after its alias."""
-        token = self._curr
-        if self.peek(TokenType.L_BRACKET):
-            self.fail("a window needs a stream before it", hint="write for instance A [RANGE 10]")
-        if self.take(TokenType.L_PAREN):
-            if not (self.begins_query() or self.peek(TokenType.L_PAREN)):
-                return self._joined_sources(token)
-            made: Node = exp.Subquery(this=self.query())
-            self.need(TokenType.R_PAREN, ")")
-        else:
-            made = exp.Table(this=self.identifier("a stream name"))
-            if self.peek(TokenType.DOT, TokenType.L_PAREN):
-                hint = "a stream has a plain name; if it has dots or brackets, write it in double quotes"
-                self.expected("a window, an alias or the next clause", hint)
-        self._decorate(made)
-        return at(made, token)
-
-    def _joined_sources(self, token: Token) -> Node:
-        """Joins in parentheses."""
-        made = JoinedSources(this=self._source(), joins=self._joins())
-        self.need(TokenType.R_PAREN, ") or a join")
-        return at(made, token)
-
-    def _decorate(self, source: Node) -> None:
-        window = self._window()
-        if self.take(TokenType.ALIAS):
-            source.set("alias", self.identifier("a name after AS"))
-        elif self.peek(*NAMES) and not self.peek_word(*NOT_AN_ALIAS):
-            source.set("alias", self.identifier("a name"))
-        if source.args.get("alias") is not None:
-            source.set("columns", self._column_names())
-        second = self._curr
-        after = self._window()
-        if window and after:
-            self.fail("a stream has one window only", second, hint="between two streams stands a comma or JOIN")
-        if window or after:
-            source.set("window", window or after)
 
     def _clauses(self, select: exp.Select) -> None:
         if token := self.take(TokenType.WHERE):

@@ -29,6 +29,7 @@ from midstream.language.literals import coerce
 from midstream.language.nodes import Node, flatten, place
 from midstream.language.over import Overs
 from midstream.language.scope import Scope
+from midstream.language.unnesting import Unnests
 
 OPERATORS: dict[type[Node], str] = {
     exp.Add: "+",
@@ -97,6 +98,7 @@ class ScalarBinder:
         self.clause = clause
         self.aggregates = aggregates
         self.overs = overs
+        self.unnests: Unnests | None = None
         self.shorthands: dict[str, Node] = {}
         self.places: dict[str, int | None] = {}
         self._depth = 0

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.expressions import Column, Expression
-from midstream.algebra.plan import Relation
 from midstream.language.binding import Binding, match_name, nearest
 from midstream.language.query_grammar import TO_STREAM
 
@@ -61,11 +61,11 @@ class Scope:
     part: int = 0
 
     def add(
-        self, name: str, relation: Relation, columns: list[str], node: exp.Expression, time: str | None = None
+        self, name: str, schema: pa.Schema, columns: list[str], node: exp.Expression, time: str | None = None
     ) -> Source:
-        """A new source, whose relation's columns are visible under other names."""
+        """A new source, whose columns are visible under other names."""
         self._require_new(name, node)
-        fields = zip(columns, relation.schema, strict=True)
+        fields = zip(columns, schema, strict=True)
         known = {visible: Column(f.name, f.type) for visible, f in fields}
         source = Source(name, known, self.part, None if time is None else known[time])
         self.sources.append(source)
@@ -183,7 +183,7 @@ class Scope:
                 f"{source.name} has no column {name.name}", name, hint=nearest(name.name, source.columns, "columns")
             )
         known = [c for s in self.sources for c in s.columns]
-        hint = nearest(name.name, known, "columns")
+        hint = nearest(name.name, known, "columns") if self.sources else "there is no FROM: write SELECT … FROM A"
         if name.name.upper() in TO_STREAM:
             hint = f"{name.name.upper()} stands right after SELECT, before DISTINCT"
         if name.name.casefold() in BOUNDS:

@@ -12,7 +12,7 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.expressions import Call, Cast, Column, Expression, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Project, Relation, Select, Sequence, Stream, TimeOrder, Union
+from midstream.algebra.plan import Project, Relation, Select, Sequence, Stream, TimeOrder, Union, Unnest
 from midstream.language.binding import Binding
 from midstream.language.nodes import FollowedBy
 from midstream.language.scalars import bind_condition
@@ -144,7 +144,7 @@ def _time_columns(plan: Relation) -> set[str]:
     match plan:
         case Stream():
             return {f"{plan.alias}.{plan.time}"}
-        case Select():
+        case Select() | Unnest():
             return _time_columns(plan.input)
         case Project():
             below = _time_columns(plan.input)

@@ -6,21 +6,25 @@ and holds a RIGHT or FULL join, or a sequence, is put together on its own first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
+import pyarrow as pa
 from sqlglot import exp
 
-from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, conjunction
-from midstream.algebra.plan import Join, JoinKind, Project, Relation, Stream, Window, gives_at_ends
+from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction
+from midstream.algebra.plan import Join, JoinKind, Project, Relation, Select, Stream, Unnest, Window, gives_at_ends
 from midstream.algebra.types import BOOLEAN, common_type
 from midstream.algebra.windows import Hop, Session
 from midstream.language.binding import Binding, match_name, nearest
+from midstream.language.constants import beside, is_constant, one_row
 from midstream.language.literals import coerce
 from midstream.language.nodes import FollowedBy, JoinedSources, Node
-from midstream.language.scalars import bind_condition
+from midstream.language.scalars import ScalarBinder, bind_condition
 from midstream.language.scope import BOUNDS, Scope, Source
 from midstream.language.sequences import bind_step
+from midstream.language.unnesting import rows_of_function, rows_of_values
 from midstream.language.windows import bind_window, is_raw, require_instants, require_window
 
 KINDS: dict[str, JoinKind] = {
@@ -33,8 +37,6 @@ KINDS: dict[str, JoinKind] = {
     "anti": "anti",
 }
 
-BindQuery = Callable[["Node", "Environment"], Relation]
-
 
 @dataclass(frozen=True)
 class Environment:
@@ -44,20 +46,38 @@ class Environment:
     renamed: Mapping[str, Sequence[exp.Identifier]] = field(default_factory=dict)
 
 
-class SourceBinder:
-    """Binds the FROM clause of one SELECT into a relation, and fills the scope."""
+class Queries(Protocol):
+    """Binds queries in FROM."""
 
-    def __init__(self, binding: Binding, environment: Environment, bind_query: BindQuery) -> None:
+    def query(self, node: Node, environment: Environment) -> Relation:
+        """A sub-query."""
+        ...
+
+    def lateral(self, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind) -> Project:
+        """The tuples of a relation with what a sub-query gives beside each."""
+        ...
+
+
+class SourceBinder:
+    """Binds the FROM clause of one SELECT into a relation, and fills the scope.
+
+    `base` is a relation beside whose tuples the clause is read: that to the left of LATERAL.
+    """
+
+    def __init__(
+        self, binding: Binding, environment: Environment, binder: Queries, base: Relation | None = None
+    ) -> None:
         self.binding = binding
         self.environment = environment
-        self.bind_query = bind_query
+        self.binder = binder
+        self.base = base
         self.bounded = False
 
     def bind(self, select: exp.Select, scope: Scope) -> Relation:
         """The relation of a FROM clause."""
         start = select.args.get("from_")
         if start is None:
-            raise self.binding.error("a query needs FROM", select, hint="write for instance SELECT * FROM A [RANGE 10]")
+            return self.base or one_row(self.binding, select)
         self.bounded = any(column.name.casefold() in BOUNDS for column in select.find_all(exp.Column))
         groups = _groups(start.this, select.args.get("joins") or [])
         self._reserve(groups)
@@ -66,7 +86,10 @@ class SourceBinder:
             if _stands_alone(joins):
                 relation = self._cross(relation, self._group(first, joins, scope))
             else:
-                relation = self._cross(relation, self.source(first, scope))
+                if is_lateral(first):
+                    relation = self.source(first, scope, relation)
+                else:
+                    relation = self._cross(relation, self.source(first, scope))
                 for join in joins:
                     relation = self._join(relation, join, scope)
         return relation
@@ -87,6 +110,8 @@ class SourceBinder:
             return str(alias.name)
         if isinstance(node, exp.Subquery):
             return "query"
+        if isinstance(node, exp.Values | exp.Unnest):
+            return "values" if isinstance(node, exp.Values) else str(node.expressions[0].name).lower()
         known = match_name(node.this, [*self.environment.ctes, *self.binding.catalog.streams])
         return known[0] if known else str(node.this.name)
 
@@ -96,9 +121,13 @@ class SourceBinder:
             relation = self._join(relation, join, scope)
         return relation
 
-    def _cross(self, left: Relation, right: Relation) -> Relation:
+    def _cross(self, left: Relation, right: Relation, on: Expression = TRUE) -> Relation:
+        """An inner join; constants are put beside the tuples of the other side."""
+        if is_constant(left) or is_constant(right):
+            both = beside(left, right) if is_constant(right) else beside(right, left)
+            return both if on == TRUE else Select(both, on)
         self._require_windows(left, right)
-        return Join(left, right)
+        return Join(left, right, on)
 
     def _require_windows(self, left: Relation, right: Relation) -> None:
         require_window(self.binding, left, "a join")
@@ -106,12 +135,14 @@ class SourceBinder:
 
     def _join(self, left: Relation, join: Node, scope: Scope) -> Relation:
         before, count, merged = scope.latest_part(), len(scope.sources), len(scope.merged)
-        right = self.source(join.this, scope)
         if isinstance(join, FollowedBy):
+            right = self.source(join.this, scope)
             return bind_step(self.binding, left, right, join, scope.latest_part(scope))
-        self._require_windows(left, right)
         kind = KINDS[join.args["kind"]]
         using, condition = join.args.get("using"), join.args.get("on")
+        always = condition is None or (isinstance(condition, exp.Boolean) and condition.this)
+        lateral = is_lateral(join.this) and (kind == "inner" or (kind == "left" and always and not using))
+        right = self.source(join.this, scope, left if lateral else None, kind)
         added = Scope(self.binding, scope.sources[count:], scope.merged[merged:], scope.hidden, part=scope.part)
         if join.args.get("natural"):
             using = _shared_names(before, added)
@@ -122,6 +153,11 @@ class SourceBinder:
             on = bind_condition(self.binding, condition, scope.latest_part(scope), left, right)
         if kind in ("semi", "anti"):
             del scope.sources[count:], scope.merged[merged:]
+        if lateral:
+            return right if on == TRUE else Select(right, on)
+        if kind == "inner":
+            return self._cross(left, right, on)
+        self._require_windows(left, right)
         return Join(left, right, on, kind)
 
     def _merge(self, name: exp.Identifier, scope: Scope, before: Scope, added: Scope, kind: str) -> Expression:
@@ -139,8 +175,15 @@ class SourceBinder:
             scope.merge(visible, both, {c.name for c in (left, right) if isinstance(c, Column)})
         return Call("=", (a, b), BOOLEAN)
 
-    def source(self, node: Node, scope: Scope) -> Relation:
-        """A stream or sub-query with its window, added to the scope; or several, joined in parentheses."""
+    def source(self, node: Node, scope: Scope, left: Relation | None = None, kind: JoinKind = "inner") -> Relation:
+        """A stream or sub-query with its window, added to the scope; or several, joined in parentheses.
+
+        What stands beside the tuples of `left` comes with them.
+        """
+        if isinstance(node, exp.Unnest | exp.Values):
+            return self._rows(node, scope, left, kind)
+        if left is not None:
+            return self._lateral(node, scope, left, kind)
         if isinstance(node, JoinedSources):
             inner = Scope(self.binding, part=scope.part)
             relation = self._group(node.this, node.args["joins"], inner)
@@ -157,6 +200,46 @@ class SourceBinder:
             return self._subquery(node, body, environment, scope)
         return self._stream(node, name, scope)
 
+    def _rows(self, node: Node, scope: Scope, left: Relation | None, kind: JoinKind) -> Relation:
+        """VALUES, or a function that gives rows."""
+        if node.args.get("window") is not None:
+            raise self.binding.error("constants are always there, so they have no window", node.args["window"])
+        binder, named = ScalarBinder(self.binding, scope, "FROM"), node.args.get("columns") or ()
+        if isinstance(node, exp.Values):
+            lists = rows_of_values(binder, node)
+        else:
+            assert isinstance(node, exp.Unnest)
+            node.set("outer", node.args.get("outer") or (kind == "left" and left is not None))
+            lists = rows_of_function(binder, node, len(named))
+        base = left or self.base or one_row(self.binding, node)
+        outside = frozenset[str]().union(*(columns_of(one) for _, one in lists)) - set(base.schema.names)
+        if outside:
+            raise self.binding.error(
+                f"{min(outside).rpartition('.')[2]} is not to the left of this",
+                node,
+                hint="a function of a column's list stands behind that column's stream: FROM A, unnest(A.list) AS t(x)",
+            )
+        unique, names = node.meta["unique"], [name for name, _ in lists]
+        if len(names) == 1 and node.args.get("alias") is not None and not named:
+            names = [node.args["alias"].name]
+        columns = self._column_names(node, names)
+        made = [Named(f"{unique}.{column}", one) for column, (_, one) in zip(columns, lists, strict=True)]
+        relation = Unnest(base, tuple(made))
+        scope.add(self._visible(node), pa.schema([relation.schema.field(m.name) for m in made]), columns, node)
+        return relation
+
+    def _lateral(self, node: Node, scope: Scope, left: Relation, kind: JoinKind) -> Relation:
+        """A sub-query that names what stands to its left."""
+        unique, alias = node.meta["unique"], node.args.get("alias")
+        relation = self.binder.lateral(node.this, left, scope, self.environment, kind)
+        kept, made = relation.columns[: len(left.schema)], relation.columns[len(left.schema) :]
+        columns = self._column_names(node, [column.name for column in made])
+        named = tuple(Named(f"{unique}.{n}", c.expression) for n, c in zip(columns, made, strict=True))
+        visible = unique if alias is None else str(alias.name)
+        relation = Project(relation.input, (*kept, *named))
+        scope.add(visible, pa.schema([relation.schema.field(one.name) for one in named]), columns, alias or node)
+        return relation
+
     def _stream(self, node: Node, name: exp.Identifier, scope: Scope) -> Relation:
         streams = self.binding.catalog.streams
         found = match_name(name, streams)
@@ -166,7 +249,7 @@ class SourceBinder:
         self.binding.require_same_time(declaration, name)
         stream = Stream(declaration.name, node.meta["unique"], declaration.columns, declaration.time, declaration.site)
         place, names = node.args.get("alias") or node, self._column_names(node, declaration.columns.names)
-        source = scope.add(self._visible(node), stream, names, place, declaration.time)
+        source = scope.add(self._visible(node), stream.schema, names, place, declaration.time)
         return self._windowed(node, stream, source)
 
     def _unknown_stream(self, name: exp.Identifier, found: list[str]) -> Exception:
@@ -179,12 +262,12 @@ class SourceBinder:
     def _subquery(self, node: Node, body: Node, environment: Environment, scope: Scope) -> Relation:
         unique, alias = node.meta["unique"], node.args.get("alias")
         with self.binding.inside(scope):
-            relation = self.bind_query(body, environment)
+            relation = self.binder.query(body, environment)
         columns = self._column_names(node, relation.schema.names)
         new = zip(relation.schema.names, columns, strict=True)
         renamed = rename(relation, {name: f"{unique}.{column}" for name, column in new})
         visible = unique if alias is None and isinstance(node, exp.Subquery) else self._visible(node)
-        source = scope.add(visible, renamed, columns, alias or node)
+        source = scope.add(visible, renamed.schema, columns, alias or node)
         window = node.args.get("window")
         if window is not None and not is_raw(renamed):
             require_instants(self.binding, renamed, "a window over this sub-query", window)
@@ -219,6 +302,11 @@ class SourceBinder:
         names = (f"{node.meta['unique']}.{BOUNDS[0]}", f"{node.meta['unique']}.{BOUNDS[1]}")
         source.bounds.update((b, Column(n, relation.domain.output_type)) for b, n in zip(BOUNDS, names, strict=True))
         return Window(relation, spec, names)
+
+
+def is_lateral(node: Node) -> bool:
+    """Whether a source is read beside the tuples to its left."""
+    return isinstance(node, exp.Unnest | exp.Values) or bool(node.args.get("lateral"))
 
 
 def _shared_names(before: Scope, added: Scope) -> list[exp.Identifier]:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from midstream.algebra.declarations import AggregateFunction, Catalog
 from midstream.algebra.expressions import Call, Column, Expression, columns_of, conjunction
 from midstream.algebra.functions import SYNONYMS
-from midstream.algebra.plan import Join, Relation
+from midstream.algebra.plan import Join, JoinKind, Project, Relation
 from midstream.algebra.types import BOOLEAN
 from midstream.language.binding import Binding
 from midstream.language.calls import AGGREGATES
@@ -22,6 +22,7 @@ from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sources import Environment, rename
+from midstream.language.unnesting import UNNESTING
 from midstream.language.windows import require_window
 
 Items = list[tuple[str, Expression]]
@@ -49,6 +50,10 @@ class QueryBinder(Protocol):
 
     def items(self, node: exp.Select, binder: ScalarBinder) -> Items:
         """What SELECT asks for."""
+        ...
+
+    def lateral(self, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind) -> Project:
+        """The tuples of a relation with what a sub-query gives beside each."""
         ...
 
 
@@ -118,7 +123,9 @@ def is_plain(query: Node, catalog: Catalog, aggregated: bool = False) -> bool:
         return False
     clauses = ("group", "having", "qualify", "kind", "limit", "offset", *(["distinct"] if aggregated else []))
     first = query.args.get("distinct") is not None and query.args["distinct"].args.get("on") is not None
-    if first or any(query.args.get(key) is not None for key in clauses) or any(map(has_over, query.expressions)):
+    if first or any(query.args.get(key) is not None for key in clauses):
+        return False
+    if any(has_over(item) or has_unnest(item) for item in query.expressions):
         return False
     if aggregated:
         return True
@@ -134,6 +141,11 @@ def has_aggregate(node: Node, catalog: Catalog) -> bool:
 def has_over(node: Node) -> bool:
     """Whether a value looks at the rows around a row."""
     return any(call.args.get("over") is not None for call in node.find_all(exp.Anonymous))
+
+
+def has_unnest(node: Node) -> bool:
+    """Whether a value gives rows."""
+    return any(call.name.lower() in UNNESTING for call in node.find_all(exp.Anonymous))
 
 
 def _is_aggregate(name: str, catalog: Catalog) -> bool:

@@ -19,6 +19,7 @@ from midstream.algebra.plan import (
     Sequence,
     Stream,
     Union,
+    Unnest,
     Window,
     instants,
     walk_plan,
@@ -124,7 +125,7 @@ def is_raw(plan: Relation) -> bool:
     match plan:
         case Stream() | Sequence():
             return True
-        case Select() | Project():
+        case Select() | Project() | Unnest():
             return is_raw(plan.inputs[0])
         case Union():
             return all(map(is_raw, plan.inputs))
@@ -134,7 +135,7 @@ def is_raw(plan: Relation) -> bool:
 def reads_raw(plan: Relation) -> bool:
     """Whether some of its tuples count for one tick only: one such branch of a union is enough."""
     match plan:
-        case Select() | Project():
+        case Select() | Project() | Unnest():
             return reads_raw(plan.inputs[0])
         case Union():
             return any(map(reads_raw, plan.inputs))

@@ -62,7 +62,7 @@ def _marked(node: p.PhysicalNode) -> p.PhysicalNode:
     match node:
         case p.Source():
             return replace(node, schema=_extended(node.schema, [mark_of(node.stream.alias)]))
-        case p.Filter():
+        case p.Filter() | p.Unnest():
             inner = _marked(node.input)
             return replace(node, input=inner, schema=_extended(node.schema, marks_of(inner.schema)))
         case p.Compute():

@@ -31,6 +31,7 @@ REPLAYED = (
     p.Source,
     p.Filter,
     p.Compute,
+    p.Unnest,
     p.WindowBounds,
     p.OverlappingBounds,
     p.Concatenate,

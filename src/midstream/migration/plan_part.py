@@ -122,7 +122,7 @@ def outline(node: p.PhysicalNode) -> str:
     match node:
         case p.Source():
             return node.stream.alias
-        case p.Filter() | p.Compute() if not isinstance(node.input, p.Source):
+        case p.Filter() | p.Compute() | p.Unnest() if not isinstance(node.input, p.Source):
             return outline(node.input)
         case p.HashJoin():
             return f"({outline(node.left)} {outline(node.right)})"

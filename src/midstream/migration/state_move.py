@@ -210,7 +210,7 @@ class StateMove:
         match node:
             case p.Source() | p.AssignWindow():
                 self._fill_leaf(node, wire)
-            case p.Filter() | p.Compute() | p.Concatenate() | p.WindowBounds():
+            case p.Filter() | p.Compute() | p.Unnest() | p.Concatenate() | p.WindowBounds():
                 for port, child in enumerate(node.inputs):
                     self._fill(child, Wire(here, port))
             case OneWayJoin():

@@ -60,6 +60,12 @@ def _(node: p.Compute, functions: Functions) -> Operator:
 
 
 @build.register
+def _(node: p.Unnest, functions: Functions) -> Operator:
+    lists = {one.name: compile_expression(one.expression, node.input.schema, functions) for one in node.lists}
+    return stateless.Unnest(node.schema, lists)
+
+
+@build.register
 def _(node: p.Concatenate, functions: Functions) -> Operator:
     return stateless.Concatenate(node.schema, len(node.united))
 

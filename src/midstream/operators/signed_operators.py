@@ -215,7 +215,7 @@ class Net(SignedOperator):
 def build_signed(node: p.PhysicalNode, functions: Functions) -> SignedOperator:
     """The signed operator of a node."""
     match node:
-        case p.Filter() | p.Compute() | p.Concatenate():
+        case p.Filter() | p.Compute() | p.Unnest() | p.Concatenate():
             return Linear(build(node, functions))
         case p.HashJoin():
             return _two_way(node, functions)

@@ -1,4 +1,4 @@
-"""Operators that remember nothing: select, project, union and the windows that only set validity."""
+"""Operators that remember nothing: select, project, unnest, union and the windows that only set validity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from midstream.algebra.time import INFINITY
 from midstream.algebra.windows import Hop, Range, Unbounded, WindowSpec
 from midstream.errors import InternalError
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, rows_without_columns
+from midstream.operators.elements import Elements, Indices, rows_without_columns
 from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.hops import beginning, boundary_at_or_before, pieces, validity
 
@@ -60,6 +60,46 @@ class Compute(Operator):
             tuple(self.unchanged[n] for n in key) for key in batch.hashed if all(n in self.unchanged for n in key)
         )
         return Elements(columns, batch.valid_from, batch.valid_to, batch.hashes if hashed else None, hashed)
+
+
+class Unnest(Operator):
+    """One element for each element of lists that are read side by side."""
+
+    name = "unnest"
+
+    def __init__(self, schema: pa.Schema, lists: Mapping[str, CompiledExpression]) -> None:
+        super().__init__(schema)
+        self.lists = dict(lists)
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        lists = {name: _Lists(read(batch.columns)) for name, read in self.lists.items()}
+        counts = np.maximum.reduce([one.lengths for one in lists.values()])
+        rows = np.repeat(np.arange(len(batch)), counts)
+        places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.work.taken += len(batch)
+        self.work.given += len(rows)
+        if not len(rows):
+            return None
+        result = batch.take(rows)
+        arrays = [
+            lists[f.name].at(rows, places) if f.name in lists else result.columns.column(f.name) for f in self.schema
+        ]
+        return result.with_columns(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+
+
+class _Lists:
+    """A column of lists, by row and place; a null has no elements."""
+
+    def __init__(self, column: pa.Array) -> None:
+        if pa.types.is_fixed_size_list(column.type):
+            column = column.cast(pa.list_(column.type.value_type))
+        self.elements = column.values
+        self.starts = column.offsets.to_numpy()[:-1].astype(np.int64)
+        self.lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def at(self, rows: Indices, places: Indices) -> pa.Array:
+        """The elements at places of rows; null behind a list's end."""
+        return self.elements.take(pa.array(self.starts[rows] + places, mask=places >= self.lengths[rows]))
 
 
 class Concatenate(Operator):

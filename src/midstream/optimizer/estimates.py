@@ -31,6 +31,7 @@ from midstream.algebra.plan import (
     Stream,
     ToStream,
     Union,
+    Unnest,
     Window,
 )
 from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics
@@ -44,6 +45,7 @@ from midstream.optimizer.routed.weighing import routed_cost
 from midstream.optimizer.sites.topology import Topology
 
 GUESSED_RATE = 1.0
+GUESSED_ELEMENTS = 3.0
 GUESSED_ENDLESS = 1_000_000.0
 """The ticks for which an endless window is taken to have grown."""
 
@@ -129,6 +131,10 @@ class Estimator:
             case Project(inner):
                 below = self.flow(inner)
                 return Flow(below.rate, below.population, _width(plan.schema), below.hop)
+            case Unnest(inner):
+                below = self.flow(inner)
+                rate, population = GUESSED_ELEMENTS * below.rate, GUESSED_ELEMENTS * below.population
+                return Flow(rate, population, _width(plan.schema), below.hop)
             case Distinct(inner):
                 return self._distinct(self.flow(inner), self._profile(inner))
             case Aggregate():
@@ -252,7 +258,7 @@ class Estimator:
         match plan:
             case Stream() | Window(Stream()):
                 return Cost()
-            case Select(inner) | Project(inner):
+            case Select(inner) | Project(inner) | Unnest(inner):
                 return Cost(rows=self.flow(inner).rate)
             case Join(kind="inner"):
                 return self._join_cost(plan) + self._exchange(plan)

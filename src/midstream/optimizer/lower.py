@@ -37,6 +37,7 @@ from midstream.algebra.plan import (
     Stream,
     ToStream,
     Union,
+    Unnest,
     Window,
     instants,
 )
@@ -79,6 +80,8 @@ class _Lowering:
                 return p.Filter(_schema(inner.schema, needed), inner, predicate)
             case Project(child, columns):
                 return self._project(child, columns, needed)
+            case Unnest():
+                return self._unnest(plan, needed)
             case Join(kind="inner"):
                 return self._inner_join(plan, needed)
             case Join(kind="semi"):
@@ -140,6 +143,13 @@ class _Lowering:
         kept = tuple(c for c in columns if c.name in needed) or columns[:1]
         inner = self.visit(child, columns_read(c.expression for c in kept))
         return p.Compute(pa.schema([pa.field(c.name, c.expression.type) for c in kept]), inner, kept)
+
+    def _unnest(self, plan: Unnest, needed: Names, asked: Asked = ()) -> p.PhysicalNode:
+        """All lists are read, because the longest counts, though perhaps not all of their elements."""
+        below = needed & frozenset(plan.input.schema.names)
+        inner = self._with_rows(plan.input, below | columns_read(one.expression for one in plan.lists), asked)
+        elements = [plan.schema.field(one.name) for one in plan.lists]
+        return p.Unnest(_schema(pa.schema([*inner.schema, *elements]), needed | _hidden(asked)), inner, plan.lists)
 
     def _inner_join(self, plan: Join, needed: Names) -> p.PhysicalNode:
         split = split_condition(plan.on, plan.left, plan.right)
@@ -302,6 +312,8 @@ class _Lowering:
                 return p.Compute(
                     pa.schema([pa.field(c.name, c.expression.type) for c in everything]), inner, everything
                 )
+            case Unnest():
+                return self._unnest(plan, needed, asked)
             case Union(united):
                 return self._union(united, needed, asked)
             case Sequence():

@@ -38,6 +38,7 @@ from midstream.algebra.physical.relational import (
     PartialAggregate,
     PartialDistinct,
     SetOperation,
+    Unnest,
 )
 from midstream.algebra.physical.sequences import (
     FollowedBy,
@@ -88,6 +89,7 @@ __all__ = [
     "Source",
     "SuccessorWindow",
     "Unary",
+    "Unnest",
     "WindowBounds",
     "grids_of",
     "longest_validity",

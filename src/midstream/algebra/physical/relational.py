@@ -50,6 +50,20 @@ class Compute(Unary):
 
 
 @dataclass(frozen=True, slots=True)
+class Unnest(Unary):
+    """One element for each element of lists that are read side by side, then the columns of the schema."""
+
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
+
+    lists: tuple[Named, ...]
+
+    @property
+    def label(self) -> str:
+        return "Unnest " + ", ".join(map(str, self.lists))
+
+
+@dataclass(frozen=True, slots=True)
 class Deduplicate(Unary):
     """One copy of each tuple per snapshot."""
 

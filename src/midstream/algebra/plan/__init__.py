@@ -41,6 +41,7 @@ from midstream.algebra.plan.relations import (
     Sequence,
     ToStream,
     Union,
+    Unnest,
 )
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "ToStream",
     "UnaryRelation",
     "Union",
+    "Unnest",
     "Window",
     "aliases",
     "gives_at_ends",

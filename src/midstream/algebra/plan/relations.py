@@ -30,6 +30,7 @@ from midstream.algebra.plan.base import (
     require_same_types,
     require_unique,
 )
+from midstream.algebra.types import has_elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,32 @@ class Project(UnaryRelation):
     @property
     def label(self) -> str:
         return "Project " + ", ".join(map(str, self.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Unnest(UnaryRelation):
+    """A tuple for each element of a list, beside the tuple's own columns.
+
+    Several lists are read side by side: the longest says how many tuples there are, and where another has ended it
+    gives nulls.
+    """
+
+    lists: tuple[Named, ...]
+
+    def __post_init__(self) -> None:
+        require_unique(self.schema.names)
+        for one in self.lists:
+            require(has_elements(one.expression.type), f"{one.expression} is no list")
+            require_readable(one.expression, self.input.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        elements = [pa.field(one.name, one.expression.type.value_type) for one in self.lists]
+        return pa.schema([*self.input.schema, *elements])
+
+    @property
+    def label(self) -> str:
+        return "Unnest " + ", ".join(map(str, self.lists))
 
 
 @dataclass(frozen=True, slots=True)

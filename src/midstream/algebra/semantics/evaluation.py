@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from itertools import pairwise, product
+from itertools import pairwise, product, zip_longest
 
 import pyarrow as pa
 
@@ -31,6 +31,7 @@ from midstream.algebra.plan import (
     Stream,
     ToStream,
     Union,
+    Unnest,
     Window,
     instants,
 )
@@ -61,7 +62,7 @@ def keeps_intervals(plan: Relation) -> bool:
     match plan:
         case Stream() | Window() | Sequence():
             return True
-        case Select() | Project() | Union() | MultiJoin() | Join(kind="inner"):
+        case Select() | Project() | Unnest() | Union() | MultiJoin() | Join(kind="inner"):
             return all(keeps_intervals(node) for node in plan.inputs)
         case _:
             return False
@@ -122,6 +123,9 @@ class Oracle:
             case Project(inner, columns):
                 parts = [self._evaluator(column.expression, inner) for column in columns]
                 return [Element(tuple(part(row) for part in parts), *when) for row, *when in self.elements(inner)]
+            case Unnest(inner):
+                rows = self._unnested(plan)
+                return [Element(new, *when) for row, *when in self.elements(inner) for new in rows(row)]
             case Union(united):
                 return [element for relation in united for element in self.elements(relation)]
             case _ if _is_inner_join(plan):
@@ -142,6 +146,9 @@ class Oracle:
             case Project(inner, columns):
                 parts = [self._evaluator(column.expression, inner) for column in columns]
                 return [Arrival(t, tuple(part(row) for part in parts), at) for t, row, at in self.arrivals(inner)]
+            case Unnest(inner):
+                rows = self._unnested(plan)
+                return [Arrival(t, new, at) for t, row, at in self.arrivals(inner) for new in rows(row)]
             case Union(united):
                 return [arrival for relation in united for arrival in self.arrivals(relation)]
             case Sequence(first, second):
@@ -269,6 +276,16 @@ class Oracle:
             return result
 
         return twin
+
+    def _unnested(self, plan: Unnest) -> Callable[[Row], Snapshot]:
+        """What becomes of a row: one row for each place in its longest list."""
+        lists = [(self._evaluator(one.expression, plan.input), one.expression.type.value_type) for one in plan.lists]
+
+        def rows(row: Row) -> Snapshot:
+            elements = [python_values(pa.array(read(row) or [], type_)) for read, type_ in lists]
+            return [(*row, *new) for new in zip_longest(*elements)]
+
+        return rows
 
     def _evaluator(self, expression: Expression, *relations: Relation) -> Evaluator:
         names = [name for relation in relations for name in relation.schema.names]

@@ -24,17 +24,23 @@ RELATIONAL = (
     | SET_OPERATIONS
     | AGGREGATION
     | PLACES
-    | {"raw", "semi_join", "anti_join", "distinct", "subquery", "with", "bounds"}
+    | {"raw", "unnest", "semi_join", "anti_join", "distinct", "subquery", "with", "bounds"}
 )
 """What means the same as SQL over the windows' contents at each instant."""
 
 EVERYTHING = RELATIONAL | SEQUENCES | TO_STREAM | {"window_over_subquery"}
 
-INTERVAL_KEEPING = TIMES | TIME_WINDOWS | ROW_WINDOWS | EXPRESSIONS | INNER | {"raw", "union_all", "subquery", "with"}
+INTERVAL_KEEPING = (
+    TIMES | TIME_WINDOWS | ROW_WINDOWS | EXPRESSIONS | INNER | {"raw", "unnest", "union_all", "subquery", "with"}
+)
 """Selections, projections, unions and inner joins: results are equal as multisets of elements."""
 
 MONOTONE = (
-    TIMES | TIME_WINDOWS | EXPRESSIONS | INNER | {"raw", "semi_join", "distinct", "union_all", "union", "subquery"}
+    TIMES
+    | TIME_WINDOWS
+    | EXPRESSIONS
+    | INNER
+    | {"raw", "unnest", "semi_join", "distinct", "union_all", "union", "subquery"}
 )
 """More input only ever adds to the result."""
 

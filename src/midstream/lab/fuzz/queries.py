@@ -217,7 +217,20 @@ class Writer:
             text, more = self._joined(text, columns, other, kind, commas)
             columns += other.columns
             conditions += more
+        if self._chance("unnest", 6):
+            other = self._elements(columns)
+            text, columns = Value(f"{text.cql}, {other.cql}", f"{text.sql}, {other.sql}", ""), columns + other.columns
         return common, text, columns, conditions
+
+    def _elements(self, columns: tuple[Value, ...]) -> Source:
+        """The elements of a list of some columns of one kind, null at times, which is a function beside the rows."""
+        kind = self.choices.choose([c.kind for c in columns if c.kind != "time"] or ["time"])
+        same = [c for c in columns if c.kind == kind]
+        listed = both("", "[{}]", _joined(", ", [self.choices.choose(same) for _ in range(self.choices.integer(1, 3))]))
+        made = both("", "CASE WHEN {} IS NOT NULL THEN {} END", self.choices.choose(columns), listed)
+        alias = self._alias()
+        text = both("", f"unnest({{}}) AS {alias}(e)", made)
+        return Source(text.cql, text.sql, (Value(f"{alias}.e", f"{alias}.e", kind),))
 
     def _joined(
         self, left: Value, columns: tuple[Value, ...], other: Source, kind: str, commas: bool

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from midstream.algebra.expressions import Column, Expression, Named, columns_of, conjunction, conjuncts, substitute
-from midstream.algebra.plan import Aggregate, Distinct, Join, Over, Project, Relation, Select, Stream, Window
+from midstream.algebra.plan import (
+    Aggregate,
+    Distinct,
+    Join,
+    Over,
+    Project,
+    Relation,
+    Select,
+    Stream,
+    UnaryRelation,
+    Unnest,
+    Window,
+)
 from midstream.algebra.windows import Hop, Range, Unbounded
 
 
@@ -42,7 +54,12 @@ def push_selection_down(plan: Relation) -> Relation:
         case Select(Aggregate() as aggregate, predicate):
             return _below_aggregate(aggregate, predicate) or plan
         case Select(Over() as over, predicate):
-            return _below_over(over, predicate) or plan
+            keys = {
+                k.name for k in over.keys if isinstance(k, Column)
+            }  # What such conditions leave is whole partitions.
+            return _below(over, predicate, keys) or plan
+        case Select(Unnest(inner) as unnest, predicate):
+            return _below(unnest, predicate, set(inner.schema.names)) or plan
         case Select(Join(kind="inner") as join, predicate):
             return _below_inner_joins(join, predicate) or plan
         case Select(Join() as join, predicate):
@@ -76,14 +93,13 @@ def _below_aggregate(aggregate: Aggregate, predicate: Expression) -> Relation | 
     return Select(pushed, conjunction(above)) if above else pushed
 
 
-def _below_over(over: Over, predicate: Expression) -> Relation | None:
-    """What a condition on the keys leaves is whole partitions."""
-    keys = {k.name for k in over.keys if isinstance(k, Column)}
-    below = [p for p in conjuncts(predicate) if columns_of(p) and columns_of(p) <= keys]
+def _below(node: UnaryRelation, predicate: Expression, columns: set[str]) -> Relation | None:
+    """The conditions on some columns of the input alone, below the node."""
+    below = [p for p in conjuncts(predicate) if columns_of(p) and columns_of(p) <= columns]
     if not below:
         return None
     above = [p for p in conjuncts(predicate) if p not in below]
-    pushed = over.with_inputs((Select(over.input, conjunction(below)),))
+    pushed = node.with_inputs((Select(node.input, conjunction(below)),))
     return Select(pushed, conjunction(above)) if above else pushed
 
 

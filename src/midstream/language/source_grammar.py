@@ -1,0 +1,161 @@
+"""The grammar of FROM's sources: streams, sub-queries, joins in parentheses, VALUES and functions that give rows."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from midstream.language.grammar import NAMES
+from midstream.language.grouping_grammar import GroupingGrammar
+from midstream.language.nodes import JoinedSources, Node, at
+
+NOT_AN_ALIAS = frozenset(
+    {
+        "SEMI",
+        "ANTI",
+        "ASOF",
+        "FOLLOWED",
+        "RECENT",
+        "CHRONICLE",
+        "WITHIN",
+        "OFFSET",
+        "FETCH",
+        "WINDOW",
+        "QUALIFY",
+        "LATERAL",
+    }
+)
+
+AFTER_QUERY = frozenset(
+    {
+        TokenType.R_PAREN,
+        TokenType.UNION,
+        TokenType.EXCEPT,
+        TokenType.INTERSECT,
+        TokenType.ORDER_BY,
+        TokenType.LIMIT,
+    }
+)
+"""What can follow a query in parentheses that is part of a query."""
+
+
+class SourceGrammar(GroupingGrammar):
+    """Reads sources."""
+
+    def joins(self) -> list[Node]:
+        """The joins behind a source, read by the grammar of queries."""
+        raise NotImplementedError
+
+    def source(self) -> Node:
+        """A stream or sub-query; its window may stand before or after its alias."""
+        token = self._curr
+        if self.peek(TokenType.L_BRACKET):
+            self.fail("a window needs a stream before it", hint="write for instance A [RANGE 10]")
+        if self._begins_rows():
+            return self._rows_source()
+        lateral = self._next.token_type == TokenType.L_PAREN and bool(self.take_word("LATERAL"))
+        if self.take(TokenType.L_PAREN):
+            if not (self.begins_query() or (self.peek(TokenType.L_PAREN) and self._is_query())):
+                return self._joined_sources(token)
+            made: Node = exp.Subquery(this=self.query(), lateral=lateral)
+            self.need(TokenType.R_PAREN, ")")
+        else:
+            made = exp.Table(this=self.identifier("a stream name"))
+            if self.peek(TokenType.DOT):
+                hint = "a stream has a plain name; if it has dots or brackets, write it in double quotes"
+                self.expected("a window, an alias or the next clause", hint)
+        self._decorate(made)
+        return at(made, token)
+
+    def _is_query(self) -> bool:
+        """Whether what stands in parentheses here is a query, or part of one, and no source of a join."""
+        place = self._index
+        while self._at(place).token_type == TokenType.L_PAREN:
+            place += 1
+        if self._at(place).token_type not in (TokenType.SELECT, TokenType.WITH) and self._at(place).text != "VALUES":
+            return False
+        place, depth = self._index + 1, 1
+        while depth and self._at(place):
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self._at(place).token_type, 0)
+            place += 1
+        return self._at(place).token_type in AFTER_QUERY
+
+    def _begins_rows(self) -> bool:
+        """Whether VALUES or a function that gives rows comes next."""
+        ahead = int(self.peek_word("LATERAL"))
+        return self.token_after(ahead) in NAMES and self.token_after(ahead + 1) == TokenType.L_PAREN
+
+    def _rows_source(self) -> Node:
+        """`unnest(a) [WITH ORDINALITY] [AS t(x)]`, `generate_series(1, 3)`, `VALUES (1), (2)`."""
+        self.take_word("LATERAL")
+        token = self._curr
+        if self.peek_word("VALUES"):
+            made = self.rows_written()
+        else:
+            made = exp.Unnest(expressions=[self._call(token)])
+            if self.peek(TokenType.WITH) and self._next.text.upper() == "ORDINALITY":
+                self._advance(2)
+                made.set("ordinality", True)
+        self._decorate(made)
+        return at(made, token)
+
+    def lateral_view(self) -> Node:
+        """`LATERAL VIEW [OUTER] explode(a) t AS x, y`."""
+        token = self._curr
+        self._advance(2)
+        outer = bool(self.take_word("OUTER"))
+        made = at(exp.Unnest(expressions=[self._call(self._curr)], outer=outer), token)
+        made.set("alias", self.identifier("a name"))
+        if self.take(TokenType.ALIAS):
+            made.set("columns", self.names("a column name"))
+        return at(exp.Join(this=made, kind="cross"), token)
+
+    def _joined_sources(self, token: Token) -> Node:
+        """Joins in parentheses."""
+        made = JoinedSources(this=self.source(), joins=self.joins())
+        self.need(TokenType.R_PAREN, ") or a join")
+        return at(made, token)
+
+    def _decorate(self, source: Node) -> None:
+        window = self._window()
+        if self.take(TokenType.ALIAS):
+            source.set("alias", self.identifier("a name after AS"))
+        elif self.peek(*NAMES) and not self.peek_word(*NOT_AN_ALIAS):
+            source.set("alias", self.identifier("a name"))
+        if source.args.get("alias") is not None:
+            source.set("columns", self.column_names())
+        second = self._curr
+        after = self._window()
+        if window and after:
+            self.fail("a stream has one window only", second, hint="between two streams stands a comma or JOIN")
+        if window or after:
+            source.set("window", window or after)
+
+    def rows_written(self) -> Node:
+        """`VALUES (1, 'a'), (2, 'b')`."""
+        token = self.need_word("VALUES")
+        rows = [self._row()]
+        while self.take(TokenType.COMMA):
+            rows.append(self._row())
+        return at(exp.Values(expressions=rows), token)
+
+    def _row(self) -> Node:
+        token = self.need(TokenType.L_PAREN, "(")
+        row = at(exp.Tuple(expressions=self.values()), token)
+        self.need(TokenType.R_PAREN, ")")
+        return row
+
+    def column_names(self) -> list[exp.Identifier]:
+        """`(a, b)` behind the name of a source."""
+        if not self.take(TokenType.L_PAREN):
+            return []
+        names = self.names("a column name")
+        self.need(TokenType.R_PAREN, ")")
+        return names
+
+    def names(self, what: str) -> list[exp.Identifier]:
+        """Names between commas."""
+        names = [self.identifier(what)]
+        while self.take(TokenType.COMMA):
+            names.append(self.identifier(what))
+        return names

@@ -1,0 +1,154 @@
+"""Functions that give rows: in FROM beside the rows to their left, in SELECT beside the rows that are selected.
+
+Each is one list or several, read side by side. A place in them is one list more, and an outer join keeps a row whose
+list is empty by giving it one null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow.types as kind
+from sqlglot import exp
+
+from midstream.algebra.expressions import Column, Expression, Literal, Named, columns_of
+from midstream.algebra.plan import Relation, Unnest
+from midstream.algebra.types import INTEGER, TEXT, common_type, has_elements, show_type
+from midstream.language.binding import Binding
+from midstream.language.literals import coerce
+from midstream.language.nodes import Node
+from midstream.language.values import ValueBinder
+
+UNNESTING = frozenset({"unnest", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline"})
+"""The functions that give a row for each element of their arguments."""
+
+LISTING = {
+    "range": "range",
+    "generate_series": "generate_series",
+    "sequence": "generate_series",
+    "generate_subscripts": "list_places",
+    "string_to_table": "string_split",
+    "regexp_split_to_table": "regexp_split_to_array",
+}
+"""Functions that give rows in FROM, and the function of values whose list these are."""
+
+Lists = list[tuple[str, Expression]]
+"""Lists with the names of their elements."""
+
+
+def rows_of_function(binder: ValueBinder, node: exp.Unnest, wanted: int) -> Lists:
+    """What a function in FROM gives, for at most so many names."""
+    call = node.expressions[0]
+    name = call.name.lower()
+    if name in UNNESTING:
+        lists = _elements(binder, call, wanted)
+    elif name in LISTING:
+        arguments = [binder.bind(a) for a in call.expressions]
+        lists = [(name, binder.call(LISTING[name], arguments, call.expressions, call))]
+    else:
+        raise binder.binding.error(
+            f"{call.name} gives no rows",
+            call,
+            hint="in FROM stand streams, sub-queries, VALUES, unnest, explode, range, generate_series",
+        )
+    if name.startswith("posexplode"):
+        lists.insert(0, ("pos", binder.call("list_places", [lists[0][1], Literal(0, INTEGER)], [call, call], call)))
+    if node.args.get("ordinality"):
+        lists.append(("ordinality", binder.call("list_places", [lists[0][1], Literal(1, INTEGER)], [call, call], call)))
+    if node.args.get("outer") or name.endswith("_outer"):
+        return [(name, binder.call("list_or_null", [one], [call], call)) for name, one in lists]
+    return lists
+
+
+def _elements(binder: ValueBinder, call: exp.Anonymous, wanted: int) -> Lists:
+    """The lists of `unnest(…)`: structs and the entries of maps become columns where names are given to them."""
+    lists: Lists = []
+    for argument in call.expressions:
+        one = list_of(binder, argument)
+        fields = one.type.value_type
+        spread = kind.is_struct(fields) and (wanted > len(call.expressions) or call.name.lower() == "inline")
+        if spread or kind.is_map(binder.bind(argument).type):
+            names = [Literal(f.name, TEXT) for f in fields]
+            lists += [
+                (str(n.value), binder.call("list_field", [one, n], [argument, argument], argument)) for n in names
+            ]
+        else:
+            lists.append(("col" if call.name.lower().startswith("posexplode") else call.name.lower(), one))
+    return lists
+
+
+def list_of(binder: ValueBinder, node: Node) -> Expression:
+    """A value that is a list; a map is the list of its entries."""
+    bound = binder.bind(node)
+    if kind.is_map(bound.type):
+        return binder.call("map_entries", [bound], [node], node)
+    if kind.is_null(bound.type):
+        return binder.call("list_value", [], [], node)
+    if not has_elements(bound.type):
+        raise binder.binding.error(
+            f"{show_type(bound.type)} has no elements", node, hint="unnest takes a list or a map"
+        )
+    return bound
+
+
+def rows_of_values(binder: ValueBinder, node: exp.Values) -> Lists:
+    """The columns of `VALUES (1, 'a'), (2, 'b')`, each as the list of its values."""
+    rows = [row.expressions for row in node.expressions]
+    width = len(rows[0])
+    for row, written in zip(rows, node.expressions, strict=True):
+        if len(row) != width:
+            raise binder.binding.error(f"the rows of VALUES have {width} and {len(row)} values", written)
+    return [(f"col{i}", _column(binder, [row[i] for row in rows], node)) for i in range(width)]
+
+
+def _column(binder: ValueBinder, nodes: Sequence[Node], node: Node) -> Expression:
+    bound = [binder.bind(one) for one in nodes]
+    shared = bound[0].type
+    for value, written in zip(bound[1:], nodes[1:], strict=True):
+        both = shared if value.type == shared else common_type(shared, value.type)
+        if both is None:
+            raise binder.binding.error(
+                f"a column of VALUES cannot hold {show_type(shared)} and {show_type(value.type)}",
+                written,
+                hint="cast one of them with CAST(x AS …)",
+            )
+        shared = both
+    typed = [coerce(value, TEXT if kind.is_null(shared) else shared) for value in bound]
+    return binder.call("list_value", typed, list(nodes), node)
+
+
+@dataclass
+class Unnests:
+    """The lists that SELECT gives rows of, side by side."""
+
+    binding: Binding
+    lists: list[Named] = field(default_factory=list)
+
+    def add(self, binder: ValueBinder, node: exp.Anonymous) -> Expression:
+        """An element of the list of a call."""
+        if len(node.expressions) != 1 or node.name.lower() in ("posexplode", "posexplode_outer", "inline"):
+            raise self.binding.error(
+                f"{node.name} gives several columns", node, hint=f"write it in FROM: FROM A, {node.name}(…) AS t(a, b)"
+            )
+        bound = list_of(binder, node.expressions[0])
+        if node.name.lower() == "explode_outer":
+            bound = binder.call("list_or_null", [bound], [node], node)
+        known = next((one for one in self.lists if one.expression == bound), None)
+        if known is None:
+            known = Named(self.binding.alias("#unnest", node), bound)
+            self.lists.append(known)
+        return Column(known.name, bound.type.value_type)
+
+    def names(self) -> frozenset[str]:
+        """The columns of elements."""
+        return frozenset(one.name for one in self.lists)
+
+    def applied(self, relation: Relation, over: Callable[[Expression], Expression]) -> Relation:
+        """The relation with a row for each element."""
+        waiting = [Named(one.name, over(one.expression)) for one in self.lists]
+        while waiting:
+            later = [one for one in waiting if columns_of(one.expression) & {other.name for other in waiting}]
+            relation = Unnest(relation, tuple(one for one in waiting if one not in later))
+            waiting = later
+        return relation
