@@ -21,6 +21,17 @@ from tests.conformance.cases import FOLDER
 SUITES = ("arroyo", "asof", "nexmark", "siddhi", "spark", "tpch")
 TYPES = {"int": pa.int64(), "string": pa.string(), "double": pa.float64(), "date": pa.date32()}
 DAY = 86_400_000
+WRITTEN = {
+    ("nexmark", "q6_group_top1"): """SELECT q.seller,
+      avg(q.final) OVER (PARTITION BY q.seller ORDER BY q.date_time ROWS BETWEEN 10 PRECEDING AND CURRENT ROW) AS mean
+      FROM (SELECT row_number() OVER (PARTITION BY a.id, a.seller ORDER BY b.price) AS place, a.seller,
+        b.price AS final, b.date_time FROM auction [UNBOUNDED] AS a, bid [UNBOUNDED] AS b
+        WHERE a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires) AS q WHERE q.place <= 1""",
+    ("nexmark", "q19"): """SELECT * FROM (SELECT * EXCLUDE (zz_t),
+      row_number() OVER (PARTITION BY auction ORDER BY price DESC) AS place FROM bid [UNBOUNDED]) AS q
+      WHERE place <= 10""",
+}
+"""Queries for what could not be said when the cases were written down."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,7 @@ def _case(name: str, case: dict[str, Any], tables: dict[str, pa.Table]) -> Suite
     streams = {key: table.sort_by(case["time"]) for key, table in streams.items()}
     lines = case.get("expected_lines")
     expected = [words([line]) for line in lines] if lines else [words(row) for row in case["expected"]]
-    query = None if case.get("differs") else case["query"]
+    query = None if case.get("differs") else case["query"] or WRITTEN.get((name, case["id"]))
     limited, original = bool(case.get("limit")), str(case.get("original") or "").partition("-- ")[2]
     return SuiteCase(
         name, case["id"], query, original, streams, case["time"], case.get("compare") or {}, expected, limited

@@ -54,6 +54,15 @@ KINDS = {
         "WINDOW w AS (PARTITION BY k ORDER BY v DESC)",
     ),
     "first rows": Kind("OverPartition", f"SELECT k, v FROM A {W} ORDER BY v DESC, k LIMIT 2"),
+    "over a stream": Kind(
+        "OverStream",
+        "SELECT k, lag(v) OVER w AS p, sum(v) OVER (w RANGE 5 PRECEDING) AS s FROM A "
+        "WINDOW w AS (PARTITION BY k ORDER BY ts)",
+    ),
+    "running sums": Kind(
+        "RunningOver",
+        "SELECT k, rank() OVER w AS r, sum(v) OVER w AS s FROM A WINDOW w AS (PARTITION BY k ORDER BY ts)",
+    ),
     "difference": Kind("SetOperation", f"SELECT k FROM A {W} EXCEPT ALL SELECT k FROM B {W}"),
     "intersection": Kind("SetOperation", f"SELECT k FROM A {W} INTERSECT ALL SELECT k FROM B {W}"),
     "row window": Kind("RowWindow", "SELECT k, v FROM A [ROWS 3]"),

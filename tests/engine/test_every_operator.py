@@ -11,7 +11,7 @@ from tests.engine.kinds import KINDS, inputs
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.one_way_join import KeptWindow, OneWayJoin
-from midstream.operators.row_window import SuccessorWindow
+from midstream.operators.row_window import OrderedRows
 from midstream.operators.slices import KeyedSliceOperator, SliceOperator
 
 
@@ -37,7 +37,7 @@ def test_nodes_say_of_their_operators_what_is_true(name: str) -> None:
 
 
 def test_every_kind_of_operator_is_checked() -> None:
-    abstract = {SliceOperator, KeyedSliceOperator, SuccessorWindow}
+    abstract = {SliceOperator, KeyedSliceOperator, OrderedRows}
     of_fragments = {
         KeptWindow,
         OneWayJoin,

@@ -1,4 +1,4 @@
-"""Sessions, the bounds of windows and windows over windows, in slots, through migrations, other slots and restarts."""
+"""Sessions, bounds of windows, windows over windows and OVER of streams, through migrations, moves and restarts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ NESTED = (
     "[TUMBLE 40] AS s GROUP BY window_end"
 )
 BATCHES = "SELECT k, sum(v) AS s FROM A [PARTITION BY k ROWS 4 SLIDE 3] GROUP BY k"
+STREAMS = (
+    "SELECT k, v, sum(v) OVER (PARTITION BY k ORDER BY ts) AS s, lag(v, 2) OVER (PARTITION BY k ORDER BY ts) AS p, "
+    "avg(v) OVER (PARTITION BY k ORDER BY ts ROWS 3 PRECEDING) AS a, row_number() OVER (ORDER BY ts) AS n FROM A"
+)
 EVERYWHERE = ("genmig", "genmig_reference_point", "genmig_shortened", "parallel_track", "moving_state")
 
 
@@ -47,7 +51,7 @@ def test_no_split_time_is_claimed_where_there_is_none(query, word):
         ms.run(query, tables(), time="ts", plan="((A B) C)", migrations=[moved])
 
 
-@pytest.mark.parametrize("query", [SESSIONS, OVERLAPPING, NESTED, BATCHES])
+@pytest.mark.parametrize("query", [SESSIONS, OVERLAPPING, NESTED, BATCHES, STREAMS])
 def test_a_restart_in_other_slots_changes_no_window(query, tmp_path):
     inputs = tables(seed=7)
     question = ask(query, inputs)
@@ -61,10 +65,18 @@ def test_a_restart_in_other_slots_changes_no_window(query, tmp_path):
     assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
 
 
-def test_a_session_is_forgotten_once_it_has_ended(tmp_path):
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, count(*) AS n FROM A [PARTITION BY k SESSION 10] GROUP BY k",
+        "SELECT k % 7 AS k, sum(k) OVER (PARTITION BY k % 7 ORDER BY ts) AS s FROM A",
+        "SELECT k % 7 AS k, sum(k) OVER (PARTITION BY k % 7 ORDER BY ts RANGE 50 PRECEDING) AS s FROM A",
+    ],
+)
+def test_what_is_no_longer_needed_is_forgotten(query, tmp_path):
     rows = 4_000
     stream = pa.table({"k": [i // 5 % 400 for i in range(rows)], "ts": list(range(rows))})
-    question = ask("SELECT k, count(*) AS n FROM A [PARTITION BY k SESSION 10] GROUP BY k", {"A": stream})
+    question = ask(query, {"A": stream})
     chain = Chain(question.plan, question.catalog, tmp_path, slots=1)
     kept = []
     for part in chain.cut(question.tables, 200):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from midstream.adaptation.window_moves import moving_seconds
 from midstream.algebra.expressions import columns_of
-from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Over, Relation, aliases, walk_plan
+from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, RowFunctions, aliases, walk_plan
 from midstream.optimizer.estimates import Estimator
 
 RESORTING = 0.3
@@ -25,7 +25,7 @@ def kept_by(plan: Relation) -> dict[Kept, tuple[Relation, frozenset[str]]]:
     """What a plan's operators keep, and by which columns they look it up."""
     found: dict[Kept, tuple[Relation, frozenset[str]]] = {}
     for node in walk_plan(plan):
-        if isinstance(node, Join | MultiJoin | Distinct | Aggregate | Over):
+        if isinstance(node, Join | MultiJoin | Distinct | Aggregate | RowFunctions):
             read = columns_of(node.on) if isinstance(node, Join | MultiJoin) else frozenset()
             for child in node.inputs:
                 found.setdefault(_name(child), (child, read & frozenset(child.schema.names)))

@@ -66,7 +66,7 @@ def _endless(node: p.PhysicalNode) -> str | None:
     match node:
         case p.Source() if node.longest is None:
             return ENDLESS
-        case p.SuccessorWindow():
+        case p.OrderedRows():
             return "its rows count until others come, so nobody knows when the sender is no longer needed"
         case p.FollowedBy(mode="chronicle"):
             return "which rows it has used up depends on all rows before them"
@@ -86,7 +86,7 @@ def node_memory(node: p.PhysicalNode) -> int | None:
             return _reach(node.spec, node.longest)
         case p.FollowedBy(mode=mode, within=within):
             return None if mode == "chronicle" else within
-        case p.SuccessorWindow():
+        case p.OrderedRows():
             return None
     return 0
 

@@ -78,7 +78,7 @@ def keys_met(node: p.PhysicalNode) -> Key | None:
     match node:
         case p.PartialAggregate() | p.PartialDistinct():
             return None
-        case p.GroupAggregate(keys=keys) | p.OverPartition(keys=keys) | p.SuccessorWindow(partition_by=keys):
+        case p.GroupAggregate(keys=keys) | p.OverPartition(keys=keys) | p.OrderedRows(partition_by=keys):
             return keys
         case p.Deduplicate() | p.Changes():
             return tuple(node.schema.names)

@@ -91,7 +91,7 @@ class _Cutting:
                 return self._union(node)
             case p.GroupAggregate(keys=keys) | p.OverPartition(keys=keys):
                 return self._grouped(node, keys)
-            case p.SuccessorWindow(partition_by=keys):
+            case p.OrderedRows(partition_by=keys):
                 return self._grouped(node, keys)
             case p.Deduplicate() | p.Changes():
                 return self._grouped(node, tuple(node.schema.names))

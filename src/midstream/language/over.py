@@ -34,8 +34,9 @@ from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Binding, match_name
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
+from midstream.language.over_streams import over_stream
 from midstream.language.values import ValueBinder
-from midstream.language.windows import require_window
+from midstream.language.windows import is_raw, require_window
 
 SAME = {"first": "first_value", "last": "last_value", "first_row": "first_value"}
 """What aggregates of an order are called over frames."""
@@ -61,6 +62,7 @@ class Overs:
         self.binding = binding
         self.windows = {name.args["alias"]: name.this for name in windows}
         self.calls: dict[Partitioning, list[NamedOver]] = {}
+        self.nodes: dict[str, Node] = {}
 
     def add(self, node: exp.Anonymous, name: str, inner: Callable[[], ValueBinder]) -> Column:
         """The column that holds the values of a call."""
@@ -77,6 +79,7 @@ class Overs:
                 return Column(known.name, known.type)
         number = sum(map(len, self.calls.values())) + 1
         calls.append(replace(made, name=f"{made.call.function} over {number}"))
+        self.nodes[calls[-1].name] = node
         return Column(calls[-1].name, made.type)
 
     def names(self) -> frozenset[str]:
@@ -90,7 +93,9 @@ class Overs:
         """
         if not self.calls:
             return relation
-        require_window(self.binding, relation, "OVER")
+        raw = is_raw(relation)
+        if not raw:
+            require_window(self.binding, relation, "OVER")
         partitionings = [
             Partitioning(tuple(map(change, p.keys)), tuple(replace(o, key=change(o.key)) for o in p.order))
             for p in self.calls
@@ -100,7 +105,11 @@ class Overs:
         used += [value for calls in columns for call in calls for value in call.reads]
         relation = narrowed(relation, used)
         for partitioning, calls in zip(partitionings, columns, strict=True):
-            relation = Over(relation, partitioning.keys, partitioning.order, tuple(calls))
+            keys, order = partitioning.keys, partitioning.order
+            if raw:
+                relation = over_stream(self.binding, relation, keys, order, calls, self.nodes)
+            else:
+                relation = Over(relation, keys, order, tuple(calls))
         return relation
 
     def _window(self, node: Node) -> Node:

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.expressions import Call, Cast, Column, Expression, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Project, Relation, Select, Sequence, Stream, TimeOrder, Union, Unnest
+from midstream.algebra.expressions import Call, Expression, columns_of, conjunction, conjuncts
+from midstream.algebra.plan import OverStream, Relation, Select, Sequence, TimeOrder, walk_plan
 from midstream.language.binding import Binding
 from midstream.language.nodes import FollowedBy
 from midstream.language.scalars import bind_condition
 from midstream.language.scope import Scope
-from midstream.language.windows import bind_duration, is_raw
+from midstream.language.windows import bind_duration, is_raw, is_time
 
 MIRRORED: dict[str, TimeOrder] = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
 """The same order said the other way round."""
-
-UNITS = ("s", "ms", "us", "ns")
 
 
 def bind_step(binding: Binding, left: Relation, right: Relation, step: FollowedBy, scope: Scope) -> Relation:
@@ -61,6 +58,8 @@ def _require_raw(binding: Binding, side: Relation, step: FollowedBy) -> None:
             step,
             hint="leave the window out; WITHIN says how far apart the two may be",
         )
+    if any(isinstance(node, OverStream) for node in walk_plan(side)):
+        raise binding.error("a sequence cannot read what OVER gives", step, hint="use OVER above the sequence")
 
 
 def _within(binding: Binding, node: exp.Expression, first: Relation) -> int:
@@ -118,45 +117,9 @@ def _time_order(part: Expression, first: Relation, second: Relation) -> TimeOrde
         return None
     left, right = part.args
     order: TimeOrder = part.function  # type: ignore[assignment]
-    if _is_time(left, first) and _is_time(right, second):
+    if is_time(left, first) and is_time(right, second):
         return order
-    return MIRRORED[order] if _is_time(left, second) and _is_time(right, first) else None
-
-
-def _is_time(expression: Expression, plan: Relation) -> bool:
-    if isinstance(expression, Cast) and _keeps_instants(expression):
-        expression = expression.input
-    return isinstance(expression, Column) and expression.name in _time_columns(plan)
-
-
-def _keeps_instants(cast: Cast) -> bool:
-    """Whether a cast only makes a type of time wider or finer, as comparing two of them does."""
-    source, target = cast.input.type, cast.type
-    if kind.is_integer(source) and kind.is_integer(target):
-        return int(target.bit_width) >= int(source.bit_width)
-    if not (kind.is_timestamp(source) and kind.is_timestamp(target)) or (source.tz is None) != (target.tz is None):
-        return False
-    return UNITS.index(target.unit) >= UNITS.index(source.unit)
-
-
-def _time_columns(plan: Relation) -> set[str]:
-    """The columns that hold the time at which a tuple of the relation happens."""
-    match plan:
-        case Stream():
-            return {f"{plan.alias}.{plan.time}"}
-        case Select() | Unnest():
-            return _time_columns(plan.input)
-        case Project():
-            below = _time_columns(plan.input)
-            return {c.name for c in plan.columns if isinstance(c.expression, Column) and c.expression.name in below}
-        case Union():
-            names = [[name in _time_columns(child) for name in child.schema.names] for child in plan.inputs]
-            return {name for name, times in zip(plan.schema.names, zip(*names, strict=True), strict=True) if all(times)}
-        case Sequence(order="<=" | "<"):
-            return _time_columns(plan.second)
-        case Sequence(outer=False):
-            return _time_columns(plan.first)
-    return set()
+    return MIRRORED[order] if is_time(left, second) and is_time(right, first) else None
 
 
 def push_conditions(plan: Relation, parts: list[Expression]) -> tuple[Relation, list[Expression]]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from zoneinfo import ZoneInfo
 
+import pyarrow.types as kind
 from sqlglot import exp
 
+from midstream.algebra.expressions import Cast, Column, Expression
 from midstream.algebra.plan import (
     Aggregate,
     Difference,
     Distinct,
     Intersect,
     Join,
+    OverStream,
     Project,
     Relation,
     Select,
@@ -32,6 +35,8 @@ from midstream.language.literals import duration_text
 from midstream.language.nodes import Duration, Node, WindowClause
 
 MOST_ROWS = 2**31
+
+UNITS = ("s", "ms", "us", "ns")
 
 
 def bind_window(
@@ -125,7 +130,7 @@ def is_raw(plan: Relation) -> bool:
     match plan:
         case Stream() | Sequence():
             return True
-        case Select() | Project() | Unnest():
+        case Select() | Project() | OverStream() | Unnest():
             return is_raw(plan.inputs[0])
         case Union():
             return all(map(is_raw, plan.inputs))
@@ -135,11 +140,48 @@ def is_raw(plan: Relation) -> bool:
 def reads_raw(plan: Relation) -> bool:
     """Whether some of its tuples count for one tick only: one such branch of a union is enough."""
     match plan:
-        case Select() | Project() | Unnest():
+        case Select() | Project() | OverStream() | Unnest():
             return reads_raw(plan.inputs[0])
         case Union():
             return any(map(reads_raw, plan.inputs))
     return is_raw(plan)
+
+
+def is_time(expression: Expression, plan: Relation) -> bool:
+    """Whether a value is the time at which a tuple of the relation happens."""
+    if isinstance(expression, Cast) and _keeps_instants(expression):
+        expression = expression.input
+    return isinstance(expression, Column) and expression.name in _time_columns(plan)
+
+
+def _keeps_instants(cast: Cast) -> bool:
+    """Whether a cast only makes a type of time wider or finer, as comparing two of them does."""
+    source, target = cast.input.type, cast.type
+    if kind.is_integer(source) and kind.is_integer(target):
+        return int(target.bit_width) >= int(source.bit_width)
+    if not (kind.is_timestamp(source) and kind.is_timestamp(target)) or (source.tz is None) != (target.tz is None):
+        return False
+    return UNITS.index(target.unit) >= UNITS.index(source.unit)
+
+
+def _time_columns(plan: Relation) -> set[str]:
+    """The columns that hold the time at which a tuple of the relation happens."""
+    match plan:
+        case Stream():
+            return {f"{plan.alias}.{plan.time}"}
+        case Select() | OverStream() | Unnest():
+            return _time_columns(plan.input)
+        case Project():
+            below = _time_columns(plan.input)
+            return {c.name for c in plan.columns if isinstance(c.expression, Column) and c.expression.name in below}
+        case Union():
+            names = [[name in _time_columns(child) for name in child.schema.names] for child in plan.inputs]
+            return {name for name, times in zip(plan.schema.names, zip(*names, strict=True), strict=True) if all(times)}
+        case Sequence(order="<=" | "<"):
+            return _time_columns(plan.second)
+        case Sequence(outer=False):
+            return _time_columns(plan.first)
+    return set()
 
 
 def require_window(binding: Binding, plan: Relation, purpose: str, node: Node | None = None) -> None:

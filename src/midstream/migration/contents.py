@@ -26,7 +26,7 @@ from midstream.operators.elements import Elements, empty_elements
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoin
 from midstream.operators.one_way_join import KeptWindow
-from midstream.operators.row_window import SuccessorWindow
+from midstream.operators.row_window import OrderedRows
 from midstream.operators.sequence import FollowedBy
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
@@ -87,7 +87,7 @@ def ports_of(operator: Operator) -> list[tuple[int | None, SortedState]]:
             return [(port, state) for port, states in enumerate(operator.indexes) for state in states]
         case KeptWindow():
             return [(0, operator.state)]
-        case SuccessorWindow() | FollowedBy():
+        case OrderedRows() | FollowedBy():
             return [(None, state) for state in operator.states]
         case SliceOperator():
             return list(enumerate(operator.kept))

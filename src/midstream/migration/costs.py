@@ -18,8 +18,8 @@ from midstream.algebra.plan import (
     Intersect,
     Join,
     MultiJoin,
-    Over,
     Relation,
+    RowFunctions,
     aliases,
     walk_plan,
 )
@@ -217,7 +217,7 @@ def stored_inputs(plan: Relation) -> Mapping[Stored, Relation]:
     """What a plan's operators keep, named so that equal contents have equal names in whatever order they are joined."""
     found: dict[Stored, Relation] = {}
     for node in walk_plan(plan):
-        if isinstance(node, Join | MultiJoin | Distinct | Aggregate | Over | Difference | Intersect):
+        if isinstance(node, Join | MultiJoin | Distinct | Aggregate | RowFunctions | Difference | Intersect):
             for child in node.inputs:
                 others = sorted(n.label for n in walk_plan(child) if not isinstance(n, Join | MultiJoin))
                 found.setdefault((aliases(child), "; ".join(others)), child)

@@ -77,7 +77,9 @@ def _no_split(node: p.PhysicalNode) -> str | None:
     match node:
         case p.Source() if node.longest is None:
             return "its tuples are valid for ever, so there is no instant after which the old box is not needed"
-        case p.SuccessorWindow():
+        case p.OverStream():
+            return "it looks at rows of any time before, so it cannot be cut at an instant"
+        case p.OrderedRows():
             return "its tuples are valid until others come, so nobody knows when the old box is no longer needed"
         case p.OverlappingBounds():
             return "its tuples have other bounds in every window, so an interval of one cannot be cut at any instant"
@@ -95,7 +97,7 @@ def describe(node: p.PhysicalNode) -> str:
             return "DISTINCT"
         case p.GroupAggregate():
             return "an aggregation"
-        case p.OverPartition():
+        case p.OverPartition() | p.OverStream():
             return "OVER"
         case p.OuterJoin(kind=kind):
             return f"{'an' if kind == 'anti' else 'a'} {kind} {'join' if kind in ('semi', 'anti') else 'outer join'}"
@@ -121,7 +123,7 @@ def emission_class(node: p.PhysicalNode) -> str:
     match node:
         case p.GroupAggregate() | p.OverPartition() | p.OuterJoin() | p.SetOperation():
             return "nothing"
-        case p.SuccessorWindow() | p.Instants() | p.FollowedBy():
+        case p.OrderedRows() | p.Instants() | p.FollowedBy():
             return "nothing"
         case p.Source() | p.AssignWindow():
             return "everything"

@@ -187,7 +187,7 @@ class StateMove:
 
     def _fill_port(self, operator: int, port: int) -> None:
         node = self.new.nodes[operator]
-        if isinstance(node, p.SuccessorWindow | p.FollowedBy):
+        if isinstance(node, p.OrderedRows | p.FollowedBy):
             raise self._not_derivable(node)
         known = self.contents.find(node.inputs[port]) if (operator, port) in self.sorted_ports else None
         if known is not None:

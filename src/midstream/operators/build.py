@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
@@ -23,6 +24,7 @@ from midstream.operators import (
     one_way_join,
     outer_join,
     over,
+    over_stream,
     row_window,
     sequence,
     set_operations,
@@ -160,10 +162,34 @@ def _(node: p.GroupAggregate, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.OverPartition, functions: Functions) -> Operator:
+    return over.OverPartition(node.schema, state_of(node.input, node.keys), _row_functions(node, functions), node.grid)
+
+
+@build.register
+def _(node: p.OverStream, functions: Functions) -> Operator:
+    made = _row_functions(node, functions)
+    if node.running:
+        return over_stream.RunningOver(node.schema, _rows_of(node), made)
+    return over_stream.OverStream(node.schema, _rows_of(node), made, reach_of(node))
+
+
+def _row_functions(node: p.OverPartition | p.OverStream, functions: Functions) -> over.RowFunctions:
     specs = [_aggregate_spec(c.over.call, c.columns, c.where, functions) for c in node.columns]
-    columns = [over.OverSpec(c.over, spec) for c, spec in zip(node.columns, specs, strict=True)]
-    kept = state_of(node.input, node.keys)
-    return over.OverPartition(node.schema, kept, node.order, node.ties, columns, node.grid)
+    columns = tuple(over.OverSpec(c.over, spec) for c, spec in zip(node.columns, specs, strict=True))
+    return over.RowFunctions(node.order, node.ties, columns)
+
+
+def reach_of(node: p.OverStream) -> over_stream.Reach:
+    """How far back the frames of a node reach."""
+    time = node.input.schema.field(node.order[0].name).type
+    tick = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}[time.unit] if pa.types.is_timestamp(time) else 1
+    back = [(c.over.frame.unit, -(c.over.frame.start or 0)) for c in node.columns if c.over.call.function != "lag"]
+    lags = [c.over.number for c in node.columns if c.over.call.function == "lag"]
+    return over_stream.Reach(
+        max([*(int(n) for unit, n in back if unit == "rows"), *lags], default=0),
+        max([int(n) for unit, n in back if unit == "groups"], default=0),
+        max([math.ceil(n * tick) + 1 for unit, n in back if unit == "range"], default=0),
+    )
 
 
 @build.register
@@ -191,7 +217,7 @@ def _(node: p.SessionWindow, functions: Functions) -> Operator:
     return row_window.SessionWindow(node.schema, _rows_of(node), node.spec.gap, node.bounds is not None)
 
 
-def _rows_of(node: p.SuccessorWindow) -> SortedState:
+def _rows_of(node: p.OrderedRows) -> SortedState:
     below = node.input
     return SortedState(f"rows of {node.content}", node.partition_by, below.schema, None, grouping=grouping_of(below))
 

@@ -41,41 +41,15 @@ class OverSpec:
     columns: AggregateSpec
 
 
-class OverPartition(KeyedSliceOperator):
-    """Every row with functions of those that are valid with it and equal it in the keys of its state."""
+@dataclass(frozen=True, slots=True)
+class RowFunctions:
+    """Functions of rows in an order; `ties` are the columns that order what is equal, and all that a row is."""
 
-    name = "over"
+    order: tuple[OrderColumn, ...]
+    ties: tuple[str, ...]
+    specs: tuple[OverSpec, ...]
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        kept: SortedState,
-        order: Sequence[OrderColumn],
-        ties: Sequence[str],
-        specs: Sequence[OverSpec],
-        grid: Hop,
-    ) -> None:
-        super().__init__(schema, (kept,), grid)
-        self.order = tuple(order)
-        self.ties = tuple(ties)
-        self.specs = tuple(specs)
-
-    def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
-        self.refuse_more_than_memory("the rows of one partition", stored[0].size())
-        yield from self.answers([part.alive() for part in stored], start, end)
-
-    def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
-        rows = alive[0].elements
-        keys = [rows.columns.column(name) for name in self.kept[0].key]
-        groups = group_rows(keys)[0] if keys else np.zeros(len(rows), np.intp)
-        pieces = sweep(groups, rows.valid_from, rows.valid_to)
-        ordered, peers = self._in_order(rows.columns)
-        for row, piece in portions(ordered, pieces):
-            places = Places(row, piece, peers[row])
-            known: dict[object, Any] = {}
-            yield self._joined(rows, pieces, places, [self._value(spec, rows, places, known) for spec in self.specs])
-
-    def _in_order(self, columns: pa.RecordBatch) -> tuple[Indices, Indices]:
+    def in_order(self, columns: pa.RecordBatch) -> tuple[Indices, Indices]:
         """The rows in their order, and for each row a number that is that of the rows the order holds equal to it."""
         count = columns.num_rows
         leading = [_ranks(columns.column(key.name), key) for key in self.order]
@@ -89,22 +63,51 @@ class OverPartition(KeyedSliceOperator):
         peers[ordered] = np.cumsum(new)
         return ordered, peers
 
-    def _value(self, spec: OverSpec, rows: Elements, places: Places, known: dict[object, Any]) -> pa.Array:
-        over, columns = spec.over, [rows.columns.column(name) for name in spec.columns.columns]
+    def values(self, columns: pa.RecordBatch, places: Places) -> list[pa.Array]:
+        """The value of every function at every place."""
+        known: dict[object, Any] = {}
+        return [self._value(spec, columns, places, known) for spec in self.specs]
+
+    def _value(self, spec: OverSpec, rows: pa.RecordBatch, places: Places, known: dict[object, Any]) -> pa.Array:
+        over, columns = spec.over, [rows.column(name) for name in spec.columns.columns]
         function = over.call.function
         if function in RANKINGS:
             return ranking(function, places, over.number).cast(over.type)
         if function in NEIGHBOURS:
             return neighbour(over, columns, places)
-        frame = self._frame(over.frame, rows.columns, places)
+        frame = self._frame(over.frame, rows, places)
         if function in PICKS:
             return picked(over, columns[0], places, frame)
-        return _aggregated(spec.columns, rows.columns, places, frame, known.setdefault(over.frame, {}))
+        return _aggregated(spec.columns, rows, places, frame, known.setdefault(over.frame, {}))
 
     def _frame(self, frame: Frame, columns: pa.RecordBatch, places: Places) -> tuple[Indices, Indices]:
         key = self.order[0] if self.order else None
         by = None if key is None else (columns.column(key.name), key.descending)
         return frame_of(frame, places, by)
+
+
+class OverPartition(KeyedSliceOperator):
+    """Every row with functions of those that are valid with it and equal it in the keys of its state."""
+
+    name = "over"
+
+    def __init__(self, schema: pa.Schema, kept: SortedState, functions: RowFunctions, grid: Hop) -> None:
+        super().__init__(schema, (kept,), grid)
+        self.functions = functions
+
+    def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
+        self.refuse_more_than_memory("the rows of one partition", stored[0].size())
+        yield from self.answers([part.alive() for part in stored], start, end)
+
+    def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
+        rows = alive[0].elements
+        keys = [rows.columns.column(name) for name in self.kept[0].key]
+        groups = group_rows(keys)[0] if keys else np.zeros(len(rows), np.intp)
+        pieces = sweep(groups, rows.valid_from, rows.valid_to)
+        ordered, peers = self.functions.in_order(rows.columns)
+        for row, piece in portions(ordered, pieces):
+            places = Places(row, piece, peers[row])
+            yield self._joined(rows, pieces, places, self.functions.values(rows.columns, places))
 
     def _joined(self, rows: Elements, pieces: Sweep, places: Places, values: list[pa.Array]) -> Elements:
         """The rows with their values, over neighbouring pieces on which these are the same."""
@@ -115,7 +118,7 @@ class OverPartition(KeyedSliceOperator):
         fresh[1:] = (row[1:] != row[:-1]) | (piece[1:] != piece[:-1] + 1) | (same[1:] != same[:-1])
         at = np.flatnonzero(fresh)
         last = np.append(at[1:], len(order)) - 1
-        own = [gather(rows.columns.column(name), row[at]) for name in self.ties]
+        own = [gather(rows.columns.column(name), row[at]) for name in self.functions.ties]
         batch = pa.RecordBatch.from_arrays([*own, *(gather(v, order[at]) for v in values)], schema=self.schema)
         return Elements(batch, pieces.starts[piece[at]], pieces.ends[piece[last]])
 

@@ -27,8 +27,8 @@ from midstream.operators.state.places import ChosenRows, stored_rows
 from midstream.operators.state.sorted_state import SortedState
 
 
-class SuccessorWindow(SliceOperator):
-    """A window that looks at the rows of a partition in order of time, then of the columns of `order`."""
+class OrderedRows(SliceOperator):
+    """Looks at the rows of a partition in order of time, then of the columns of `order`."""
 
     def __init__(self, schema: pa.Schema, kept: SortedState, order: tuple[str, ...], grid: Hop | None) -> None:
         super().__init__(schema, (kept,), grid)
@@ -50,11 +50,16 @@ class SuccessorWindow(SliceOperator):
             rows, places = stored_rows(stored[0], lambda elements: elements.valid_from < end)
             if not len(rows):
                 continue
-            order, partitions = self._order(rows)
-            given, closed = self.answer(rows.take(order), partitions, start, end)
-            closed_rows.add(places, order[closed])
+            given, closed = self.look(rows, start, end)
+            closed_rows.add(places, closed)
             yield given
         self.drop(closed_rows)
+
+    def look(self, rows: Elements, start: int, end: int) -> tuple[Elements, Indices]:
+        """What the slice gives for the rows that are kept, and which of them are closed."""
+        order, partitions = self._order(rows)
+        given, closed = self.answer(rows.take(order), partitions, start, end)
+        return given, order[closed]
 
     def answer(self, rows: Elements, partitions: Indices, start: int, end: int) -> tuple[Elements, Mask]:
         """What the slice gives for rows in order, and which of them are closed."""
@@ -80,7 +85,7 @@ class SuccessorWindow(SliceOperator):
         return order.take(by_partition), partitions.take(by_partition)
 
 
-class RowWindow(SuccessorWindow):
+class RowWindow(OrderedRows):
     """`[ROWS n]`, `[ROWS n SLIDE m]` and the same by partition.
 
     The row at place i of its partition, counted from 0, is valid in the windows that end at places `m*j - 1` for the j
@@ -122,7 +127,7 @@ class RowWindow(SuccessorWindow):
                 self.kept[0].replace_segment(segment, np.setdiff1d(np.arange(len(segment)), rows))
 
 
-class SessionWindow(SuccessorWindow):
+class SessionWindow(OrderedRows):
     """`[SESSION gap]`: rows that follow one another by no more than the gap, at the instant at which they end.
 
     `bounds` says whether the session's first time and its end are added as columns.

@@ -17,7 +17,7 @@ from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.expressions import Predicate, compile_predicate
 from midstream.operators.hashing import columns_equal
 from midstream.operators.join import prepare
-from midstream.operators.row_window import SuccessorWindow
+from midstream.operators.row_window import OrderedRows
 from midstream.operators.signed import consolidated, intervals, repeated, settled, signed
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import pairs
@@ -167,10 +167,10 @@ class Waiting(SignedOperator):
         return concatenate(given) if given else None
 
 
-class SignedSuccessorWindow(SignedOperator):
+class SignedOrderedRows(SignedOperator):
     """A window by rows: its input's raw tuples are taken once, its answer is signed."""
 
-    def __init__(self, operator: SuccessorWindow) -> None:
+    def __init__(self, operator: OrderedRows) -> None:
         self.operator = operator
         self.operator.grid = None
         self.kept = empty_elements(operator.kept[0].schema)
@@ -223,10 +223,10 @@ def build_signed(node: p.PhysicalNode, functions: Functions) -> SignedOperator:
             return _many_way(node, functions)
         case p.Deduplicate() | p.GroupAggregate() | p.OverPartition() | p.OuterJoin() | p.SetOperation():
             return Waiting(node, functions)
-        case p.SuccessorWindow():
+        case p.OrderedRows():
             operator = build(node, functions)
-            assert isinstance(operator, SuccessorWindow)
-            return SignedSuccessorWindow(operator)
+            assert isinstance(operator, OrderedRows)
+            return SignedOrderedRows(operator)
         case p.Changes():
             return Net(node.kind, node.schema)
     raise QueryError(

@@ -23,9 +23,11 @@ from midstream.algebra.plan import (
     Join,
     MultiJoin,
     Over,
+    OverStream,
     Project,
     Relation,
     RoutedJoin,
+    RowFunctions,
     Select,
     Sequence,
     Stream,
@@ -139,6 +141,9 @@ class Estimator:
                 return self._distinct(self.flow(inner), self._profile(inner))
             case Aggregate():
                 return self._aggregate(plan)
+            case OverStream(inner):
+                below = self.flow(inner)
+                return Flow(below.rate, below.rate, _width(plan.schema))
             case Over(inner):
                 below = self.flow(inner)
                 return Flow(2 * below.rate, below.population, _width(plan.schema), below.hop)
@@ -271,7 +276,7 @@ class Estimator:
                 return Cost(probed=below.rate, inserted=given.rate, given=given.rate, **_kept(given))
             case Join(kind="semi"):
                 return self._join_cost(plan)
-            case Join() | Difference() | Intersect() | Aggregate() | Over() | ToStream() | Window():
+            case Join() | Difference() | Intersect() | Aggregate() | RowFunctions() | ToStream() | Window():
                 return self._slice_cost(plan)
             case Sequence(first, second):
                 rates = self.flow(first).rate + self.flow(second).rate

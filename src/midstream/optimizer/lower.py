@@ -29,6 +29,7 @@ from midstream.algebra.plan import (
     Join,
     MultiJoin,
     Over,
+    OverStream,
     Project,
     Relation,
     RoutedJoin,
@@ -95,7 +96,7 @@ class _Lowering:
                 return _pruned(p.Deduplicate(whole.schema, whole), needed)
             case Aggregate():
                 return _pruned(self._aggregate(plan), needed)
-            case Over():
+            case Over() | OverStream():
                 return _pruned(self._over(plan), needed)
             case Union(united):
                 return self._union(united, needed)
@@ -116,10 +117,12 @@ class _Lowering:
         if isinstance(spec, Rows):
             # Ties are broken by all columns, so none can be left out below a row window.
             inner = _arranged(self._elements(child, everything), child.schema.names)
-            return _pruned(p.RowWindow(inner.schema, inner, spec, self.grid), needed)
+            return _pruned(p.RowWindow(inner.schema, inner, spec.partition_by, spec, self.grid), needed)
         if isinstance(spec, Session):
             inner = self._elements(child, everything & (needed | frozenset(spec.partition_by)))
-            return _pruned(p.SessionWindow(_bounded(plan, inner, bounds), inner, spec, bounds), needed)
+            return _pruned(
+                p.SessionWindow(_bounded(plan, inner, bounds), inner, spec.partition_by, spec, bounds), needed
+            )
         if isinstance(child, Stream):
             inner = p.Source(_schema(child.schema, needed), child, spec)
         else:
@@ -229,21 +232,24 @@ class _Lowering:
         keys = tuple(key.name for key in plan.keys)
         return p.GroupAggregate(plan.schema, computed, keys, tuple(aggregates), self.grid)
 
-    def _over(self, plan: Over) -> p.PhysicalNode:
+    def _over(self, plan: Over | OverStream) -> p.PhysicalNode:
         """All columns of the input are kept: ties are broken by them."""
+        running = isinstance(plan, OverStream) and plan.running
         own = plan.input.schema.names
         columns: dict[str, Expression] = {f.name: Column(f.name, f.type) for f in plan.input.schema}
         keys = tuple(_argument(columns, key) for key in plan.keys)
         order = tuple(p.OrderColumn(_argument(columns, o.key), o.descending, o.nulls == "FIRST") for o in plan.order)
         computed = []
         for over in plan.columns:
-            names = tuple(_argument(columns, a) for a in over.call.args)
+            names = tuple(_argument(columns, a, f"#{over.name}" if running else None) for a in over.call.args)
             where = None if over.call.where is None else _argument(columns, over.call.where)
             computed.append(p.OverColumn(over, names, where))
         inner = _arranged(self.visit(plan.input, frozenset(own)), own)
         if len(columns) > len(own):
             named = tuple(Named(name, expression) for name, expression in columns.items())
             inner = p.Compute(pa.schema([pa.field(c.name, c.expression.type) for c in named]), inner, named)
+        if isinstance(plan, OverStream):
+            return p.OverStream(plan.schema, inner, keys, order, tuple(own), tuple(computed), running)
         return p.OverPartition(plan.schema, inner, keys, order, tuple(own), tuple(computed), self.grid)
 
     def _union(self, united: tuple[Relation, ...], needed: Names, asked: Asked = ()) -> p.PhysicalNode:
@@ -328,8 +334,11 @@ class _Lowering:
         return p.Changes(inner.schema, inner, kind)  # type: ignore[arg-type]
 
 
-def _argument(columns: dict[str, Expression], expression: Expression) -> str:
-    """The column an aggregate's argument is computed into, shared between aggregates and keys."""
+def _argument(columns: dict[str, Expression], expression: Expression, own: str | None = None) -> str:
+    """The column an aggregate's argument is computed into, shared between aggregates and keys unless it has its own."""
+    if own is not None:
+        columns[own] = expression
+        return own
     for name, known in columns.items():
         if known == expression:
             return name

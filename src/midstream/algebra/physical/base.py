@@ -94,6 +94,16 @@ class Unary(PhysicalNode):
 
 
 @dataclass(frozen=True, slots=True)
+class OrderedRows(Unary):
+    """Looks at the rows of a partition in the order of their times, also at those that are no longer valid."""
+
+    waits_for_frontier: ClassVar[bool] = True
+    outlives_windows: ClassVar[bool] = True
+
+    partition_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Binary(PhysicalNode):
     """A node with two inputs."""
 

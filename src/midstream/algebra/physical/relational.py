@@ -8,7 +8,7 @@ from typing import Literal as OneOf
 
 from midstream.algebra.expressions import AggregateCall, Column, Expression, Named, conjuncts
 from midstream.algebra.over import NamedOver, over_label
-from midstream.algebra.physical.base import Binary, Conjunction, PhysicalNode, Unary
+from midstream.algebra.physical.base import Binary, Conjunction, OrderedRows, PhysicalNode, Unary
 from midstream.algebra.windows import Hop
 
 
@@ -197,6 +197,28 @@ class OverPartition(Unary):
         return (
             f"{over_label(tuple(c.over for c in self.columns), self.keys, self.order)}; ties by {', '.join(self.ties)}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OverStream(OrderedRows):
+    """Every tuple of a stream with functions of those of its partition up to it.
+
+    If it is `running`, the values of a row follow from those of the row before, which stand for all rows before.
+    """
+
+    order: tuple[OrderColumn, ...]
+    ties: tuple[str, ...]
+    columns: tuple[OverColumn, ...]
+    running: bool
+
+    @property
+    def label(self) -> str:
+        over = over_label(tuple(c.over for c in self.columns), self.partition_by, self.order)
+        return f"{over} of a stream; ties by {', '.join(self.ties)}"
+
+    @property
+    def longest(self) -> int | None:
+        return 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from midstream.algebra.partition import Partition
-from midstream.algebra.physical.base import PhysicalNode, Unary
+from midstream.algebra.physical.base import OrderedRows, PhysicalNode, Unary
 from midstream.algebra.plan import Stream
 from midstream.algebra.time import TimeDomain
 from midstream.algebra.windows import Hop, Range, Rows, Session, Unbounded, WindowSpec
@@ -96,22 +96,7 @@ class OverlappingBounds(WindowBounds):
 
 
 @dataclass(frozen=True, slots=True)
-class SuccessorWindow(Unary):
-    """Sets validity by the tuples of a partition that come later."""
-
-    waits_for_frontier: ClassVar[bool] = True
-    outlives_windows: ClassVar[bool] = True
-
-    spec: Rows | Session
-
-    @property
-    def partition_by(self) -> tuple[str, ...]:
-        """The columns by which rows are successors of one another."""
-        return self.spec.partition_by
-
-
-@dataclass(frozen=True, slots=True)
-class RowWindow(SuccessorWindow):
+class RowWindow(OrderedRows):
     """The last rows of a partition."""
 
     spec: Rows
@@ -127,7 +112,7 @@ class RowWindow(SuccessorWindow):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionWindow(SuccessorWindow):
+class SessionWindow(OrderedRows):
     """The rows of sessions, when they have ended."""
 
     spec: Session

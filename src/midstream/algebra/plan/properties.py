@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from midstream.algebra.plan.base import Relation, Stream, Window, walk_plan
-from midstream.algebra.plan.relations import Aggregate, Difference, Intersect, Join, MultiJoin, Over, Sequence, ToStream
+from midstream.algebra.plan.relations import (
+    Aggregate,
+    Difference,
+    Intersect,
+    Join,
+    MultiJoin,
+    RowFunctions,
+    Sequence,
+    ToStream,
+)
 from midstream.algebra.windows import NOW, Hop, Range, Rows, Session, WindowSpec
 
 
@@ -13,7 +22,7 @@ def is_monotone(plan: Relation) -> bool:
     """Whether more input only ever adds to the result, so that it can be emitted before time has passed it."""
     for node in walk_plan(plan):
         match node:
-            case Aggregate() | Over() | Difference() | Intersect() | ToStream() | Sequence():
+            case Aggregate() | RowFunctions() | Difference() | Intersect() | ToStream() | Sequence():
                 return False
             case Join(kind="left" | "right" | "full" | "anti"):
                 return False

@@ -13,7 +13,7 @@ from midstream.algebra.expressions import (
     NamedAggregate,
     conjuncts,
 )
-from midstream.algebra.over import NamedOver, OrderKey, over_label
+from midstream.algebra.over import NEIGHBOURS, NamedOver, OrderKey, over_label
 from midstream.algebra.placements import ARROWS, Placement
 from midstream.algebra.plan.base import (
     BinaryRelation,
@@ -213,8 +213,8 @@ class Aggregate(UnaryRelation):
 
 
 @dataclass(frozen=True, slots=True)
-class Over(UnaryRelation):
-    """Every tuple of a snapshot with functions of those that equal it in the keys, in an order.
+class RowFunctions(UnaryRelation):
+    """Every tuple with functions of those that equal it in the keys, in an order.
 
     Tuples that the order holds equal follow one another by all columns of the input, ascending, nulls first.
     """
@@ -235,6 +235,33 @@ class Over(UnaryRelation):
     @property
     def label(self) -> str:
         return over_label(self.columns, self.keys, self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Over(RowFunctions):
+    """Functions of the tuples of a snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverStream(RowFunctions):
+    """Functions of the tuples of a stream up to each of them, which happens at its own time.
+
+    The order begins with the time, ascending, so a frame holds nothing that is still to come. Either all frames have a
+    start, or none has and the value of a row follows from that of the row before it.
+    """
+
+    def __post_init__(self) -> None:
+        RowFunctions.__post_init__(self)
+        require(bool(self.order) and not self.order[0].descending, "a stream is looked at in the order of its time")
+
+    @property
+    def running(self) -> bool:
+        """Whether the frames have no start."""
+        return any(c.frame.start is None for c in self.columns if c.call.function not in NEIGHBOURS)
+
+    @property
+    def label(self) -> str:
+        return f"{over_label(self.columns, self.keys, self.order)} of the stream"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from midstream.algebra.plan import (
     Join,
     MultiJoin,
     Over,
+    OverStream,
     Project,
     Relation,
     Select,
@@ -62,7 +63,7 @@ def keeps_intervals(plan: Relation) -> bool:
     match plan:
         case Stream() | Window() | Sequence():
             return True
-        case Select() | Project() | Unnest() | Union() | MultiJoin() | Join(kind="inner"):
+        case Select() | Project() | OverStream() | Unnest() | Union() | MultiJoin() | Join(kind="inner"):
             return all(keeps_intervals(node) for node in plan.inputs)
         case _:
             return False
@@ -115,6 +116,8 @@ class Oracle:
                 return found if bounds is None else [_with_times(plan, element) for element in found]
             case Sequence():
                 return [Element(row, time, time + 1) for time, row, _ in self.arrivals(plan)]
+            case OverStream(inner):
+                return self._over_stream(plan, len(inner.schema))
             case Select(inner) if _is_inner_join(inner):
                 return self._inner_join(plan)
             case Select(inner, predicate):
@@ -211,6 +214,12 @@ class Oracle:
             holds = [evaluator(condition, names, self.catalog) for condition in ready]
             found = _pairs(found, self.elements(relation), holds)
         return found
+
+    def _over_stream(self, plan: OverStream, width: int) -> list[Element]:
+        """All rows of the stream at once: no frame reaches beyond its own row's time."""
+        timed = [(*row, time) for time, row in self.tuples(plan.input)]
+        found = over_evaluator(plan, self.catalog)(timed)
+        return [Element((*row[:width], *row[width + 1 :]), row[width], row[width] + 1) for row in found]
 
     def _by_snapshots(self, plan: Relation) -> list[Element]:
         relations = [self.elements(relation) for relation in plan.inputs]

@@ -9,7 +9,7 @@ from typing import Any
 
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.over import NEIGHBOURS, PICKS, RANKINGS, NamedOver
-from midstream.algebra.plan import Over
+from midstream.algebra.plan import RowFunctions
 from midstream.algebra.semantics.aggregates import aggregate_evaluator
 from midstream.algebra.semantics.scalars import Evaluator, evaluator
 from midstream.algebra.semantics.values import NANOSECONDS, Row, is_counted, order, row_identity, row_order
@@ -26,8 +26,8 @@ class Partition:
     keys: list[Any]
 
 
-def over_evaluator(plan: Over, catalog: Catalog) -> Callable[[list[Row]], list[Row]]:
-    """What OVER makes of the rows of a snapshot."""
+def over_evaluator(plan: RowFunctions, catalog: Catalog) -> Callable[[list[Row]], list[Row]]:
+    """What OVER makes of the rows of a snapshot; a row may have more values behind its columns."""
     names = plan.input.schema.names
     keys = [evaluator(key, names, catalog) for key in plan.keys]
     ordered = [(evaluator(o.key, names, catalog), o.descending, o.nulls == "FIRST") for o in plan.order]
@@ -62,7 +62,7 @@ def _unknown(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _value(column: NamedOver, plan: Over, names: list[str], catalog: Catalog) -> Value:
+def _value(column: NamedOver, plan: RowFunctions, names: list[str], catalog: Catalog) -> Value:
     function, arguments = column.call.function, column.call.args
     if function in RANKINGS:
         return lambda part, i: _ranking(function, part.groups, i, column.number)
@@ -112,7 +112,7 @@ def _ranking(function: str, groups: list[int], i: int, buckets: int) -> int | fl
     return next(bucket + 1 for bucket in range(buckets) if i < sum(sizes[: bucket + 1]))
 
 
-def _frame(column: NamedOver, plan: Over, part: Partition, i: int) -> list[int]:
+def _frame(column: NamedOver, plan: RowFunctions, part: Partition, i: int) -> list[int]:
     """The places of the rows that count for a row."""
     frame = column.frame
     scale = 1
