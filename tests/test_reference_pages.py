@@ -14,19 +14,22 @@ from scripts.reference.pages import PAGES, REFERENCE
 from typer.testing import CliRunner
 
 import midstream as ms
-from midstream.algebra.borrowed import BORROWED
+from midstream.algebra.borrowed import BORROWED, QUANTIFIED
 from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS
 from midstream.checkpoint.metrics import SCHEMA
 from midstream.interface.cli import app
 from midstream.interface.jobs.tracing import PARTS
 from midstream.language.calls import UNWRITTEN
+from midstream.language.nested import ORDERINGS
 from midstream.migration.registry import STRATEGIES
 
 ROOT = Path(__file__).parent.parent
 AS_OPERATORS = (
     {"subscript", "slice", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct"}
-    | {"list_places", "list_field", "list_or_null"}
+    | {"list_places", "list_field", "list_or_null", "packed"}
+    | {f"{word}_{name}" for word in ("any", "all") for name in QUANTIFIED.values()}
+    | {"nested_equal", *ORDERINGS.values()}
     | {"as_time", "as_text", "as_uuid", "as_json"}
     | {*("bitwise_and", "bitwise_or", "bitwise_not", "integer_division")}
 )

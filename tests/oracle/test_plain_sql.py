@@ -94,7 +94,24 @@ ELEMENTS = (
     "SELECT i FROM A WHERE v IN (SELECT unnest([k, 3]) FROM B)",
     "SELECT i, (SELECT v + 1) AS w FROM A",
 )
-QUERIES = (*SUBQUERIES, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS)
+NESTED = (
+    "SELECT [k, v] AS pair, count(*) AS n FROM A GROUP BY [k, v]",
+    "SELECT DISTINCT {'a': k, 'b': [v]} AS s FROM A",
+    "SELECT [k] AS l FROM A UNION SELECT [v] FROM B",
+    "SELECT A.i, B.i AS j FROM A JOIN B ON [A.k, A.v] = [B.k, B.v]",
+    "SELECT A.i FROM A LEFT JOIN B ON {'k': A.k} = {'k': B.k} WHERE B.i IS NULL",
+    "SELECT i, [k, v] < [2, 2] AS l, [k, v] >= [v, k] AS m, [k] <> [v] AS n, [k] IN ([1], [NULL]) AS o FROM A",
+    "SELECT i, [k] IS DISTINCT FROM [v] AS l, [k, 1] = [1.0, 1.0] AS m FROM A",
+    "SELECT count(DISTINCT [k, v]) AS n FROM A HAVING count(*) > 0",
+    "SELECT i, row_number() OVER (PARTITION BY [k] ORDER BY i) AS n FROM A",
+    "SELECT i, v = ANY ([k, 3]) AS l, v > ALL ([k, 1]) AS m, v <= ANY ([]) AS n, v <> ALL ([k, NULL]) AS o FROM A",
+    "SELECT i FROM A WHERE v > ALL (SELECT v FROM B WHERE B.k = A.k)",
+    "SELECT i, v >= ANY (SELECT v FROM B) AS l, v < ALL (SELECT v FROM B WHERE v > 1) AS m FROM A",
+    "SELECT i, v = ALL (SELECT v FROM B WHERE B.k = A.k) AS l, v <> ANY (SELECT k FROM B) AS m FROM A",
+    "SELECT i FROM A WHERE v = ANY (SELECT v FROM B) AND k <> ALL (SELECT v FROM C WHERE v > 2)",
+    "SELECT i FROM A WHERE k = 1 OR v IN (SELECT max(v) FROM B)",
+)
+QUERIES = (*SUBQUERIES, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS, *NESTED)
 CONSTANTS = (
     "SELECT 1 + 1 AS two, 'a' AS letter",
     "SELECT 1 AS one WHERE 1 = 2",

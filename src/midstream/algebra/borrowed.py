@@ -55,6 +55,19 @@ _LISTS = (
     " range generate_series"
 )
 
+QUANTIFIED = {"=": "equal", "<>": "unequal", "<": "less", "<=": "at_most", ">": "greater", ">=": "at_least"}
+"""How a comparison with any or all elements of a list is called: `any_equal`, `all_less` and so on."""
+
+
+def _quantified(symbol: str, word: str) -> str:
+    decided, otherwise = ("TRUE", "FALSE") if word == "any" else ("FALSE", "TRUE")
+    truths = f"list_transform({{1}}, lambda e: {{0}} {symbol} e)"
+    return (
+        f"CASE WHEN {{1}} IS NULL THEN NULL WHEN list_contains({truths}, {decided}) THEN {decided}"
+        f" WHEN len(list_filter({truths}, lambda t: t IS NULL)) > 0 THEN NULL ELSE {otherwise} END"
+    )
+
+
 _UTF8 = "lower({1}) IN ('utf-8', 'utf8', 'us-ascii')"
 
 BORROWED: Mapping[str, tuple[str, ...]] = {
@@ -115,6 +128,15 @@ BORROWED: Mapping[str, tuple[str, ...]] = {
     "as_text": ("{0}::VARCHAR",),
     "as_uuid": ("{0}::UUID::VARCHAR",),
     "as_json": ("{0}::JSON",),
+    "packed": ("to_json({0})::VARCHAR",),
+    "nested_equal": ("({0} = {1})",),
+    "nested_less": ("({0} < {1})",),
+    "nested_at_most": ("({0} <= {1})",),
+    "nested_greater": ("({0} > {1})",),
+    "nested_at_least": ("({0} >= {1})",),
+    **{
+        f"{word}_{name}": (_quantified(symbol, word),) for word in ("any", "all") for symbol, name in QUANTIFIED.items()
+    },
     "list_places": ("generate_series({1}::BIGINT, len({0}) + {1} - 1)",),
     "list_or_null": ("CASE WHEN len({0}) > 0 THEN {0} ELSE [NULL] END",),
     "list_field": ("list_transform({0}, lambda s: struct_extract(s, {1}))",),

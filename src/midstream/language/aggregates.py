@@ -25,10 +25,11 @@ from midstream.algebra.expressions import (
 )
 from midstream.algebra.functions import AGGREGATE, require_condition
 from midstream.algebra.over import OrderKey
-from midstream.algebra.types import BOOLEAN, INTEGER
+from midstream.algebra.types import BOOLEAN, INTEGER, is_nested
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
+from midstream.language.nested import any_of, told_apart
 from midstream.language.values import ValueBinder
 
 EXACT = {"approx_count_distinct": "count", "approx_distinct": "count"}
@@ -49,13 +50,19 @@ class Aggregates:
         self.keys: list[Named] = []
         self.calls: list[NamedAggregate] = []
         self.nulled: list[Expression] = []
+        self.carried: dict[Expression, Column] = {}
         self.brought: frozenset[str] = frozenset()
         self._names: set[str] = set()
 
     def add_key(self, expression: Expression) -> None:
         """Groups by one more expression; the same one twice is one key."""
-        if all(key.expression != expression for key in self.keys):
-            self.keys.append(Named(self._unique(str(expression)), expression))
+        if is_nested(expression.type) and expression not in self.carried:
+            call = any_of(expression)
+            self.calls.append(NamedAggregate(self._unique(str(call)), call))
+            self.carried[expression] = Column(self.calls[-1].name, call.type)
+        told = told_apart(expression)
+        if all(key.expression != told for key in self.keys):
+            self.keys.append(Named(self._unique(str(told)), told))
 
     def add(self, node: exp.Anonymous, name: str, inner: ValueBinder) -> Column:
         """The column that holds an aggregate's value."""
@@ -72,6 +79,8 @@ class Aggregates:
         for key in self.keys:
             if key.expression == expression:
                 return Column(key.name, expression.type)
+        if expression in self.carried:
+            return self.carried[expression]
         if expression in self.nulled:
             return Literal(None, expression.type)
         if isinstance(expression, Column):
@@ -113,6 +122,8 @@ class Aggregates:
             arguments = [coerce(arguments[0], BOOLEAN)]
         if name == "count_if":
             return AggregateCall("count", (), INTEGER, where=conjunction([*conjuncts(where), *arguments]))
+        if distinct or name in EXACT:
+            arguments = [told_apart(a) for a in arguments]
         name, distinct = CONDITIONS.get(name, EXACT.get(name, name)), distinct or name in EXACT
         with self.binding.at(node):
             signature = AGGREGATE[name](tuple(a.type for a in arguments))

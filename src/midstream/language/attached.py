@@ -75,7 +75,7 @@ class Attachments:
         """A scalar sub-query: its only value, null if there is none."""
         if (alone := _alone(node.this, self.binder.binding.catalog)) is not None:
             return around.bind(alone)
-        inside = self._inside(around, node.this)
+        inside = self._inside(around, node.this, aggregated=True)
         if len(inside.outputs) != 1:
             raise self.binder.binding.error(
                 f"a sub-query gives {len(inside.outputs)} columns where one value stands",
@@ -113,6 +113,30 @@ class Attachments:
         )
         return Case(branches, Literal(False, BOOLEAN))
 
+    def compares(self, around: ScalarBinder, node: Node, operator: str, every: bool) -> Expression:
+        """Whether a comparison holds for any or for all values of a sub-query: for their least or greatest."""
+        inside, subject = self._inside(around, node.expression.this.this), around.bind(node.this)
+        if len(inside.outputs) != 1:
+            raise self.binder.binding.error(
+                f"the sub-query gives {len(inside.outputs)} columns", node, hint="select one"
+            )
+        value = inside.outputs[0]
+        extremes = [NamedAggregate(e, AggregateCall(e, (value,), value.type)) for e in ("min", "max")]
+        brought = self._attach(around, inside, [_count("size"), _count("known", value), *extremes], inside.ties, node)
+        least, most = (around.call(operator, [subject, brought[e]], [node, node], node) for e in ("min", "max"))
+        if operator in ("=", "<>"):
+            holds: Expression = Call("and" if every else "or", (least, most), BOOLEAN)
+        else:
+            holds = most if (operator in (">", ">=")) == every else least
+        decided = Call("not", (holds,), BOOLEAN) if every else holds
+        unknown = Call("or", (_is_null(subject), Call(">", (brought["size"], brought["known"]), BOOLEAN)), BOOLEAN)
+        branches = (
+            (Call("=", (brought["size"], NOTHING), BOOLEAN), Literal(every, BOOLEAN)),
+            (decided, Literal(not every, BOOLEAN)),
+            (unknown, Literal(None, BOOLEAN)),
+        )
+        return Case(branches, Literal(every, BOOLEAN))
+
     def columns(self) -> frozenset[str]:
         """The columns that will be brought."""
         return frozenset(name for attachment in self.waiting for name in attachment.columns)
@@ -131,11 +155,11 @@ class Attachments:
         self.waiting = []
         return relation
 
-    def _inside(self, around: ScalarBinder, query: Node) -> Inside:
+    def _inside(self, around: ScalarBinder, query: Node, aggregated: bool = False) -> Inside:
         binding, catalog = self.binder.binding, self.binder.binding.catalog
         scope = around.scope if around.scope.outer is None else replace(around.scope, outer=None)
         aggregates = Aggregates(binding)
-        if not is_plain(query, catalog, aggregated=True):
+        if not is_plain(query, catalog, aggregated):
             with binding.inside(scope):
                 bound = self.binder.query(query, self.environment)
             alias = binding.alias("query", query)

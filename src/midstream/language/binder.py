@@ -22,8 +22,8 @@ from midstream.algebra.expressions import (
     conjunction,
     conjuncts,
 )
-from midstream.algebra.plan import Aggregate, Distinct, JoinKind, Project, Relation, Select, ToStream, Union
-from midstream.algebra.types import INTEGER, TEXT, is_nested
+from midstream.algebra.plan import Aggregate, JoinKind, Project, Relation, Select, ToStream, Union
+from midstream.algebra.types import INTEGER, TEXT
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
 from midstream.language.attached import Attachments
@@ -33,6 +33,7 @@ from midstream.language.grammar import DEEPEST_QUERY
 from midstream.language.lateral import lateral_query
 from midstream.language.limits import Wanted, first_of_each, limited, limited_distinct, limited_result, wanted_of
 from midstream.language.literals import coerce
+from midstream.language.nested import distinct
 from midstream.language.nodes import Node, flatten
 from midstream.language.outputs import item_name, unique_names
 from midstream.language.over import Overs, narrowed
@@ -185,8 +186,8 @@ class QueryBinder:
         self, node: exp.Select, sets: list[exp.Tuple], environment: Environment, reserved: tuple[str, ...]
     ) -> Relation:
         """One query per set of keys, in which the keys of the other sets are null."""
-        distinct = node.args.get("distinct")
-        on = distinct is not None and distinct.args.get("on") is not None
+        asked = node.args.get("distinct")
+        on = asked is not None and asked.args.get("on") is not None
         if on or node.args.get("qualify") is not None or any(map(has_over, node.expressions)):
             raise self.binding.error(
                 "OVER, QUALIFY and DISTINCT ON cannot stand beside several groupings",
@@ -204,7 +205,7 @@ class QueryBinder:
                 variant.set(clause, None)
             plans.append(self._select(variant, environment, reserved))
         united = Union(tuple(plans))
-        return limited_result(self.binding, united if node.args.get("distinct") is None else Distinct(united), node)
+        return limited_result(self.binding, united if asked is None else distinct(united), node)
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
         """The relation of FROM."""
@@ -298,10 +299,6 @@ class QueryBinder:
             aggregates.calls.append(NamedAggregate("count(*)", AggregateCall("count", (), INTEGER)))
         for key in keys:
             bound = self._group_key(node, scope, key)
-            if is_nested(bound.type):
-                raise self.binding.error(
-                    f"cannot group by {bound.type}", key, hint="nested values can be carried, not compared"
-                )
             aggregates.add_key(coerce(bound, TEXT) if str(bound.type) == "null" else bound)
 
     def _group_key(self, node: exp.Select, scope: Scope, key: Node) -> Expression:
@@ -350,22 +347,14 @@ class QueryBinder:
             names = unique_names([name for name, _ in items], reserved)
         values = [coerce(v, TEXT) if settle and str(v.type) == "null" else v for _, v in items]
         columns = tuple(Named(n, v) for n, v in zip(names, values, strict=True))
-        distinct = node.args.get("distinct")
-        if distinct is None or wanted.on is not None:
+        if node.args.get("distinct") is None or wanted.on is not None:
             if wanted.on is not None or wanted.limit is not None:
                 relation = narrowed(relation, [*values, *wanted.reads])
             if wanted.on is not None:
                 relation = first_of_each(self.binding, relation, wanted.on, wanted.order)
             return Project(limited(self.binding, relation, wanted.order, wanted.limit), columns)
         require_window(self.binding, relation, "DISTINCT")
-        for column in columns:
-            if is_nested(column.expression.type):
-                raise self.binding.error(
-                    f"DISTINCT cannot compare {column.name}: {column.expression.type}",
-                    distinct,
-                    hint="nested values can only be carried",
-                )
-        plan = Distinct(Project(relation, columns))
+        plan = distinct(Project(relation, columns))
         return limited_distinct(self.binding, plan, columns, wanted, node)
 
 

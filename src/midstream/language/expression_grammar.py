@@ -89,6 +89,8 @@ class ExpressionGrammar(CallGrammar):
         token = self._curr
         if token.token_type in BINARY and token.token_type not in (TokenType.LIKE, TokenType.ILIKE):
             self._advance()
+            if binding == PREDICATE and (quantified := self._quantified(left, token)) is not None:
+                return quantified
             made = BINARY[token.token_type][1](this=left, expression=self.value(binding))
             return at(made, token)
         negated = self.take(TokenType.NOT)
@@ -96,6 +98,25 @@ class ExpressionGrammar(CallGrammar):
         self._advance()
         made = self._predicate(left, operator)
         return at(exp.Not(this=made), negated) if negated else made
+
+    def _quantified(self, left: Node, operator: Token) -> Node | None:
+        """`x > ANY (…)` or `x > ALL (…)`, of a list or a sub-query; `= ANY` and `<> ALL` of a sub-query are IN."""
+        if (
+            not (self.peek_word("ANY", "SOME") or self.peek(TokenType.ALL))
+            or self._next.token_type != TokenType.L_PAREN
+        ):
+            return None
+        every = self.peek(TokenType.ALL)
+        self._advance(2)
+        query = self.query() if self.begins_query() else None
+        inside = self.value() if query is None else at(exp.Subquery(this=query), operator)
+        self.need(TokenType.R_PAREN, ")")
+        membership = (TokenType.NEQ, True), (TokenType.EQ, False)
+        if query is not None and (operator.token_type, every) in membership:
+            made = at(exp.In(this=left, query=query), operator)
+            return at(exp.Not(this=made), operator) if every else made
+        quantified = at((exp.All if every else exp.Any)(this=inside), operator)
+        return at(BINARY[operator.token_type][1](this=left, expression=quantified), operator)
 
     def _predicate(self, left: Node, operator: Token) -> Node:
         match operator.token_type:

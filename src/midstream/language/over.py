@@ -28,11 +28,12 @@ from midstream.algebra.over import (
     OrderKey,
 )
 from midstream.algebra.plan import Over, Project, Relation
-from midstream.algebra.types import INTEGER, TEXT, common_type, is_nested, show_type
+from midstream.algebra.types import INTEGER, TEXT, common_type, show_type
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Binding, match_name
 from midstream.language.literals import coerce
+from midstream.language.nested import told_apart
 from midstream.language.nodes import Node
 from midstream.language.over_streams import over_stream
 from midstream.language.values import ValueBinder
@@ -131,9 +132,7 @@ class Overs:
 
     def _key(self, binder: ValueBinder, node: Node) -> Expression:
         bound = binder.bind(node)
-        if is_nested(bound.type):
-            raise self.binding.error(f"cannot partition by {show_type(bound.type)}", node)
-        return coerce(bound, TEXT) if kind.is_null(bound.type) else bound
+        return coerce(bound, TEXT) if kind.is_null(bound.type) else told_apart(bound)
 
     def _call(self, node: exp.Anonymous, name: str, inner: Callable[[], ValueBinder], window: Node) -> NamedOver:
         if name in ONLY_OVER:

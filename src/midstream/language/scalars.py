@@ -17,13 +17,14 @@ from midstream.algebra.borrowed import BORROWED, OVERLOADS, borrow
 from midstream.algebra.expressions import Call, Case, Expression, Literal, columns_of
 from midstream.algebra.functions import SCALAR, require_condition
 from midstream.algebra.plan import Relation
-from midstream.algebra.types import BOOLEAN, common_type, is_instant, is_number, plain, show_type
+from midstream.algebra.types import BOOLEAN, common_type, is_instant, is_nested, is_number, plain, show_type
 from midstream.errors import QueryError
 from midstream.language import literals
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Binding
 from midstream.language.calls import bind_call
 from midstream.language.casting import bind_cast
+from midstream.language.comparisons import list_compared, nested_compared, rows_compared
 from midstream.language.grammar import DEEPEST
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node, flatten, place
@@ -79,6 +80,10 @@ class SubqueryValues(Protocol):
         """The truth of IN."""
         ...
 
+    def compares(self, around: ScalarBinder, node: Node, operator: str, every: bool) -> Expression:
+        """The truth of a comparison with any or all values."""
+        ...
+
 
 class ScalarBinder:
     """Binds the values of one clause."""
@@ -122,7 +127,9 @@ class ScalarBinder:
     def call(self, function: str, arguments: list[Expression], nodes: list[Node], node: Node) -> Call:
         """A built-in function, its arguments cast to what it takes."""
         if function in BORROWED:
-            return self._borrowed(function, arguments, node)
+            return self.borrowed(function, arguments, node)
+        if function in COMPARED and any(is_nested(a.type) for a in arguments):
+            return nested_compared(self, function, arguments, node)
         if function in READS_LITERALS:
             arguments = self._read_literals(function, arguments, nodes)
         with self.binding.at(node):
@@ -130,12 +137,12 @@ class ScalarBinder:
                 signature = SCALAR[function](tuple(a.type for a in arguments))
             except QueryError:
                 with suppress(QueryError):
-                    return self._borrowed(OVERLOADS.get(function, function), arguments, node)
+                    return self.borrowed(OVERLOADS.get(function, function), arguments, node)
                 raise
         cast = tuple(coerce(a, t) for a, t in zip(arguments, signature.arguments, strict=True))
         return Call(function, cast, signature.result)
 
-    def _borrowed(self, function: str, arguments: list[Expression], node: Node) -> Call:
+    def borrowed(self, function: str, arguments: list[Expression], node: Node) -> Call:
         """A function that another engine computes, which casts its arguments itself."""
         given = tuple(coerce(a, plain(a.type)) for a in arguments)
         with self.binding.at(node):
@@ -146,26 +153,19 @@ class ScalarBinder:
             return moved
         operator = OPERATORS.get(type(node))
         if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple) and operator in ROW_COMPARISONS:
-            return self._rows_compared(operator, node.this.expressions, node.expression.expressions, node)
+            return rows_compared(self, operator, node.this.expressions, node.expression.expressions, node)
+        if isinstance(node.expression, exp.Any | exp.All):
+            if not isinstance(node.expression.this, exp.Subquery):
+                return list_compared(self, operator or "", node)
+            if self.subqueries is None:
+                raise self._misplaced("ANY (SELECT …)", node)
+            return self.subqueries.compares(self, node, operator or "", isinstance(node.expression, exp.All))
         if operator is not None:
             return self._apply(operator, [node.this, node.expression], node)
         method = BINDERS.get(type(node))
         if method is None:
             raise self.binding.error("this is not a value", node, hint="write a column or an expression")
         return method(self, node)
-
-    def _rows_compared(self, operator: str, left: list[Node], right: list[Node], node: Node) -> Expression:
-        """`(a, b) < (c, d)`: by the first parts that differ."""
-        if len(left) != len(right):
-            raise self.binding.error(f"rows of {len(left)} and of {len(right)} values cannot be compared", node)
-        first = self._apply(operator[0] if operator in ("<=", ">=") else operator, [left[0], right[0]], node)
-        if len(left) == 1:
-            return self._apply(operator, [left[0], right[0]], node)
-        rest = self._rows_compared(operator, left[1:], right[1:], node)
-        if operator in ("=", "<>"):
-            return Call("and" if operator == "=" else "or", (first, rest), BOOLEAN)
-        same = self._apply("=", [left[0], right[0]], node)
-        return Call("or", (first, Call("and", (same, rest), BOOLEAN)), BOOLEAN)
 
     def _moved_by_months(self, node: exp.Add | exp.Sub) -> Call | None:
         """An instant and an INTERVAL of months, which are not all as long."""
@@ -274,7 +274,7 @@ class ScalarBinder:
                 return self.subqueries.contains(self, node)
             raise self._misplaced("IN (SELECT …)", node)
         if isinstance(node.this, exp.Tuple):
-            rows = [self._rows_compared("=", node.this.expressions, row.expressions, node) for row in node.expressions]
+            rows = [rows_compared(self, "=", node.this.expressions, row.expressions, node) for row in node.expressions]
             return rows[0] if len(rows) == 1 else Call("or", tuple(rows), BOOLEAN)
         return self._apply("in", [node.this, *node.expressions], node)
 

@@ -14,6 +14,7 @@ from midstream.algebra.plan import Difference, Distinct, Intersect, Project, Rel
 from midstream.algebra.types import TEXT, common_type, is_nested, show_type
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
+from midstream.language.nested import distinct as distinct_of
 from midstream.language.nodes import Node
 from midstream.language.windows import require_window
 
@@ -29,11 +30,12 @@ def combine(binding: Binding, node: Node, left: Relation, right: Relation) -> Re
     if distinct or not isinstance(node, exp.Union):
         for side in (left, right):
             require_window(binding, side, word)
-            _require_comparable(binding, node, word, side)
+            if not isinstance(node, exp.Union):
+                _require_comparable(binding, node, word, side)
     match node:
         case exp.Union():
             united = Union((*_united(left), right))
-            return Distinct(united) if distinct else united
+            return distinct_of(united) if distinct else united
         case exp.Except():
             return Difference(_distinct(left, distinct), _distinct(right, distinct))
     return Intersect(_distinct(left, distinct), _distinct(right, distinct))
@@ -89,5 +91,5 @@ def _require_comparable(binding: Binding, node: Node, word: str, plan: Relation)
     for f in plan.schema:
         if is_nested(f.type):
             raise binding.error(
-                f"{word} cannot compare {f.name}: {f.type}", node, hint="nested values can only be carried"
+                f"{word} cannot compare {f.name}: {f.type}", node, hint="write NOT EXISTS or EXISTS with an equality"
             )

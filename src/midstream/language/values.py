@@ -27,6 +27,10 @@ class ValueBinder(Protocol):
         """A built-in function, its arguments cast to what it takes."""
         ...
 
+    def borrowed(self, function: str, arguments: list[Expression], node: Node) -> Call:
+        """A function that another engine computes."""
+        ...
+
     def time(self) -> Expression | None:
         """The time of the rows, if they are those of one stream."""
         ...

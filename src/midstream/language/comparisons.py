@@ -1,0 +1,54 @@
+"""Comparisons of rows, of lists, structs and maps, and of a value with all elements of a list."""
+
+from __future__ import annotations
+
+import pyarrow.types as kind
+from sqlglot import exp
+
+from midstream.algebra.borrowed import QUANTIFIED
+from midstream.algebra.expressions import Call, Expression, Literal
+from midstream.algebra.types import BOOLEAN, TEXT, show_type
+from midstream.language.nested import ORDERINGS, told_apart
+from midstream.language.nodes import Node
+from midstream.language.values import ValueBinder
+
+
+def rows_compared(binder: ValueBinder, operator: str, left: list[Node], right: list[Node], node: Node) -> Expression:
+    """`(a, b) < (c, d)`: by the first parts that differ."""
+    if len(left) != len(right):
+        raise binder.binding.error(f"rows of {len(left)} and of {len(right)} values cannot be compared", node)
+    sides, nodes = [binder.bind(left[0]), binder.bind(right[0])], [left[0], right[0]]
+    if len(left) == 1:
+        return binder.call(operator, sides, nodes, node)
+    first = binder.call(operator[0] if operator in ("<=", ">=") else operator, sides, nodes, node)
+    rest = rows_compared(binder, operator, left[1:], right[1:], node)
+    if operator in ("=", "<>"):
+        return Call("and" if operator == "=" else "or", (first, rest), BOOLEAN)
+    same = binder.call("=", sides, nodes, node)
+    return Call("or", (first, Call("and", (same, rest), BOOLEAN)), BOOLEAN)
+
+
+def nested_compared(binder: ValueBinder, function: str, arguments: list[Expression], node: Node) -> Call:
+    """A comparison of lists, structs or maps."""
+    if function in ORDERINGS:
+        return binder.borrowed(ORDERINGS[function], arguments, node)
+    if all(a.type == arguments[0].type or kind.is_null(a.type) for a in arguments):
+        told = [Literal(None, TEXT) if kind.is_null(a.type) else told_apart(a) for a in arguments]
+        return Call(function, tuple(told), BOOLEAN)
+    if function == "in":
+        parts = tuple(nested_compared(binder, "=", [arguments[0], other], node) for other in arguments[1:])
+        return parts[0] if len(parts) == 1 else Call("or", parts, BOOLEAN)
+    if function not in ("=", "<>"):
+        shown = " and ".join(show_type(a.type) for a in arguments)
+        raise binder.binding.error(f"IS DISTINCT FROM needs values of one type, not {shown}", node)
+    equal = binder.borrowed("nested_equal", arguments, node)
+    return equal if function == "=" else Call("not", (equal,), BOOLEAN)
+
+
+def list_compared(binder: ValueBinder, operator: str, node: Node) -> Call:
+    """`x > ANY (list)` or `x > ALL (list)`."""
+    if operator not in QUANTIFIED:
+        raise binder.binding.error("ANY and ALL stand behind a comparison", node.expression)
+    word = "all" if isinstance(node.expression, exp.All) else "any"
+    arguments = [binder.bind(node.this), binder.bind(node.expression.this)]
+    return binder.borrowed(f"{word}_{QUANTIFIED[operator]}", arguments, node)
