@@ -166,7 +166,13 @@ SINKS = Registry(
     NOT_CONNECTED,
 )
 
-SOURCES = Registry("source", {"sqlite": Kind("midstream.connectors.sources.sqlite:SqliteRows")})
+SOURCES = Registry(
+    "source",
+    {
+        "sqlite": Kind("midstream.connectors.sources.sqlite:SqliteRows"),
+        "kafka": Kind("midstream.connectors.sources.kafka:Kafka", "confluent_kafka", "kafka"),
+    },
+)
 
 
 def _require_value(value: Any, option: Option, at: str) -> None:

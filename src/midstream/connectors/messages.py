@@ -1,0 +1,125 @@
+"""What the bytes of messages mean: rows of JSON, changes as Debezium writes them, or bytes as they are.
+
+A message is one row. One that is none is a bad row, which says where the message is; others are read all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from midstream.connectors.files.bad_rows import BadRow, shown, with_bad_rows
+from midstream.connectors.files.json_text import read_json
+from midstream.errors import InputError
+from midstream.inputs.ddl import schema_of_ddl
+
+FORMATS = ("json", "debezium", "raw")
+
+CHANGES: Mapping[str, str] = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
+"""What Debezium's letters mean; `r` is a row that was there before changes were read."""
+
+
+Where: TypeAlias = Callable[[int], Mapping[str, str | int]]
+"""Where the message of a number is."""
+
+About: TypeAlias = Mapping[str, Callable[[], Sequence[Any]]]
+"""What is known of messages besides their bytes, by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """How the messages of a source are read; `about` are the columns that it knows besides their bytes."""
+
+    format: str
+    schema: pa.Schema
+    about: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(format: str, schema: str | None, about: pa.Schema, name: str) -> Messages:
+        """Messages that have the columns of a schema; raw ones have their bytes and all that is known besides."""
+        if format == "raw":
+            if schema is not None:
+                raise InputError(f"{name} of the format raw has no schema of its own", hint="leave it out")
+            return Messages(format, pa.schema([("value", pa.binary()), *about]), frozenset(about.names))
+        if schema is None:
+            hint = 'add for instance schema = "id BIGINT, ts TIMESTAMP"'
+            raise InputError(f"{name} of the format {format} needs a schema", hint=hint)
+        found = schema_of_ddl(schema, f"the schema of {name}")
+        for field in found:
+            if field.name in about.names and about.field(field.name).type != field.type:
+                kind = about.field(field.name).type
+                raise InputError(f"column {field.name} of {name} is {kind}, and its schema says {field.type}")
+        return Messages(format, found, frozenset(about.names) & set(found.names))
+
+    def rows(self, values: Sequence[bytes | None], where: Where, about: About) -> pa.Table:
+        """The rows of messages, by their bytes, where they are, and what is known besides, by column."""
+        own = pa.schema([field for field in self.schema if field.name not in self.about])
+        found, bad = self._read(values, own)
+        good = [number for number in range(len(values)) if number not in bad]
+        columns = []
+        for field in self.schema:
+            if field.name in self.about:
+                known = pa.array(about[field.name](), field.type)
+                columns.append(known.take(pa.array(good, pa.int64())) if bad else known)
+            else:
+                columns.append(found.column(field.name))
+        letters = [BadRow(where(n), shown(values[n] or b""), why) for n, why in sorted(bad.items())]
+        return with_bad_rows(pa.Table.from_arrays(columns, schema=self.schema), letters)
+
+    def _read(self, values: Sequence[bytes | None], schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+        """The rows of messages that are good, and why others are not, by their numbers."""
+        if self.format == "raw":
+            return pa.table([pa.array(values, pa.binary())], schema=schema), {}
+        if self.format == "json":
+            return _json_rows(values, schema)
+        texts, bad = list[bytes | None](), dict[int, str]()
+        for number, value in enumerate(values):
+            try:
+                texts.append(_changed_row(value))
+            except (ValueError, TypeError, AttributeError) as error:
+                bad[number] = f"it is no change as Debezium writes it: {error}"
+        rows, more = _json_rows(texts, schema)
+        places = [number for number in range(len(values)) if number not in bad]
+        return rows, bad | {places[number]: reason for number, reason in more.items()}
+
+
+def _changed_row(value: bytes | None) -> bytes | None:
+    """A change as a row: the columns after it, or before it if it is a deletion; which change it is, and when."""
+    if value is None:
+        raise ValueError("it has no value")
+    change = json.loads(value)
+    change = change.get("payload", change)
+    kind = CHANGES.get(change.get("op", ""))
+    row = change.get("before" if kind == "delete" else "after")
+    if kind is None or not isinstance(row, dict):
+        raise ValueError(f"op is {change.get('op')!r}")
+    at = change.get("ts_ms")
+    when = None if at is None else str(pa.scalar(at, pa.timestamp("ms")).cast(pa.string()))
+    return json.dumps({**row, "change": kind, "changed_at": when}).encode()
+
+
+def _json_rows(values: Sequence[bytes | None], schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+    """Messages that are objects of JSON, read at once; where some are bad, in halves, until these are alone.
+
+    A line has one message. No two of them that begin and end with braces are an object together, so if there are as
+    many rows as messages, each message is a row.
+    """
+    rows, bad, waiting = list[pa.Table](), dict[int, str](), [(0, len(values))]
+    while waiting:
+        start, stop = waiting.pop()
+        some = values[start:stop]
+        text = None if None in some else b"\n".join(v.replace(b"\n", b" ").strip() for v in some if v is not None)
+        read = None if text is None else read_json(text, schema)
+        whole = all(v is not None and v.strip()[:1] == b"{" and v.strip()[-1:] == b"}" for v in some)
+        if whole and read is not None and not read.bad and read.rows.num_rows == len(some):
+            rows.append(read.rows)
+        elif len(some) == 1:
+            bad[start] = read.bad[0].reason if read is not None and read.bad else "it is not one object of JSON"
+        elif some:
+            middle = (start + stop) // 2
+            waiting += [(middle, stop), (start, middle)]
+    return pa.concat_tables(rows) if rows else schema.empty_table(), bad
