@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import midstream as ms
 from midstream.job.task.sources import source_elements
-from midstream.lab.bench import scheduling, sharing
+from midstream.lab.bench import language, scheduling, sharing
 from midstream.operators.box import Box
 from midstream.operators.elements import concatenate
 
@@ -36,3 +37,10 @@ def test_every_way_of_running_a_box_is_measured_over_the_same_results(name, monk
     for results in given.values():
         assert results.columns.equals(expected.columns)
         assert results.valid_to.tolist() == expected.valid_to.tolist()
+
+
+@pytest.mark.parametrize("name", language.COMPARISONS)
+def test_a_construct_is_held_against_an_answer_of_as_many_rows(name):
+    rows, comparison = language._stream(3_000, 1), language.COMPARISONS[name]
+    once = language._once(comparison.once, rows)
+    assert ms.run(comparison.query, {"A": rows}, time="ts").num_rows == once.num_rows

@@ -1,7 +1,11 @@
-"""Aggregates that DuckDB computes, for all pieces of time at once: a row counts once in every piece that it covers."""
+"""Aggregates that DuckDB defines, for all pieces of time at once: a row counts once in every piece that it covers.
+
+Lists, first and last values are rows in an order, which needs no other engine.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,8 +14,13 @@ import pyarrow as pa
 from midstream.algebra.borrowed_aggregates import in_sql
 from midstream.algebra.database import column_name, run
 from midstream.operators.elements import Indices, Mask
-from midstream.operators.ordering import total_order
+from midstream.operators.ordering import ranks_of, total_order
+from midstream.operators.sorting import stable_order
 from midstream.operators.sweep import Sweep
+from midstream.operators.vectors import gather
+
+_BY_PLACE = re.compile(r"(list|first|last)\(\{(\d+)\}(?: ORDER BY (.+))?\)")
+_KEY = re.compile(r"\{(\d+)\}( DESC)?(?: NULLS (FIRST|LAST))?")
 
 MOST_ROWS = 1_000_000
 """How many rows, counted once per piece, are given to DuckDB at a time, unless one piece has more."""
@@ -19,6 +28,9 @@ MOST_ROWS = 1_000_000
 
 def value_on_pieces(form: str, columns: Sequence[pa.Array], where: Mask | None, pieces: Sweep, what: str) -> pa.Array:
     """An aggregate's value on every piece; row i of the columns covers the pieces that element i does."""
+    found = _by_place(form, columns, where, pieces)
+    if found is not None:
+        return found
     names = [column_name(i) for i in range(len(columns))]
     sql = in_sql(form, len(columns))
     rows = pa.table(list(columns), names=names)
@@ -37,6 +49,28 @@ def value_on_pieces(form: str, columns: Sequence[pa.Array], where: Mask | None, 
     return found.column("r").take(pa.array(place)).combine_chunks()
 
 
+def _by_place(form: str, columns: Sequence[pa.Array], where: Mask | None, pieces: Sweep) -> pa.Array | None:
+    """The list of a column's values in an order, or the first or last of them; None if the form is none of these."""
+    read = _BY_PLACE.fullmatch(form)
+    keys = [_KEY.fullmatch(key) for key in read[3].split(", ")] if read and read[3] else []
+    if read is None or not all(keys):
+        return None
+    leading = [ranks_of(columns[int(key[1])], bool(key[2]), key[3] == "FIRST") for key in keys if key is not None]
+    order = total_order([] if leading else list(columns), leading)
+    used = np.arange(len(pieces.first)) if order is None else order
+    parts = list(portions(used if where is None else used[where[used]], pieces))
+    row, piece = (np.concatenate([part[i] for part in parts] or [used[:0]]) for i in (0, 1))
+    ends = np.searchsorted(piece, np.arange(len(pieces)), "right")
+    starts = np.append([0], ends[:-1])
+    if read[1] == "list":
+        offsets = pa.array(np.append(starts, ends[-1:]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, gather(columns[int(read[2])], row), mask=pa.array(starts == ends))
+    if not len(row):
+        return pa.nulls(len(pieces), columns[int(read[2])].type)
+    at = starts if read[1] == "first" else ends - 1
+    return columns[int(read[2])].take(pa.array(row[np.where(starts < ends, at, 0)], mask=starts == ends))
+
+
 def _in_order(columns: Sequence[pa.Array], where: Mask | None, count: int) -> Indices:
     """The rows that count, in the order of all that the aggregate looks at."""
     order = total_order(list(columns))
@@ -50,7 +84,7 @@ def portions(rows: Indices, pieces: Sweep) -> Iterator[tuple[Indices, Indices]]:
     ends = np.cumsum(sizes)
     row = np.repeat(rows, sizes)
     piece = np.arange(len(row)) - np.repeat(ends - sizes - first, sizes)
-    order = np.argsort(piece, kind="stable")
+    order = stable_order(piece)
     row, piece = row[order], piece[order]
     start = 0
     while start < len(row):

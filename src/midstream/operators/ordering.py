@@ -49,6 +49,35 @@ def group_rows(columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
     return codes, first
 
 
+def ranks_of(column: pa.Array, descending: bool, nulls_first: bool) -> Numbers:
+    """Numbers that sort and tie as the column's values do in a direction."""
+    if not column.null_count and is_number_like(column.type):
+        numbers = numbers_of(column)
+        if numbers.dtype.kind in "iu":
+            return ~numbers if descending else numbers
+    order = total_order([column])
+    ordered = np.arange(len(column)) if order is None else order
+    codes = group_rows([column])[0][ordered]
+    ranks = np.empty(len(column), np.int64)
+    ranks[ordered] = np.cumsum(np.append([0], codes[1:] != codes[:-1]))
+    if descending:
+        ranks = -ranks
+    if column.null_count:
+        nulls = column.is_null().to_numpy(zero_copy_only=False)
+        ranks[nulls] = -len(column) if nulls_first else len(column)
+    return ranks
+
+
+def changes(column: pa.Array) -> Mask:
+    """Where a value is not the one before it, from the second on; nulls are equal."""
+    if is_number_like(column.type) and not (column.null_count or pa.types.is_floating(column.type)):
+        codes = numbers_of(column)
+    else:
+        codes = group_rows([column])[0]
+    found: Mask = codes[1:] != codes[:-1]
+    return found
+
+
 class _Ties:
     """The places of the order that are tied with a neighbour, and the number of the tie each belongs to."""
 

@@ -24,9 +24,10 @@ from midstream.operators.aggregate import AggregateSpec, InMemory, value_of
 from midstream.operators.borrowed_aggregates import portions
 from midstream.operators.elements import Elements, Indices
 from midstream.operators.frames import Places, frame_of, neighbour, picked, ranking
-from midstream.operators.ordering import group_rows, total_order
+from midstream.operators.ordering import changes, group_rows, ranks_of, total_order
 from midstream.operators.parts import Layout
 from midstream.operators.slices import KeyedSliceOperator
+from midstream.operators.sorting import stable_order
 from midstream.operators.state.alive import Alive, Stored
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, sweep
@@ -52,7 +53,7 @@ class RowFunctions:
     def in_order(self, columns: pa.RecordBatch) -> tuple[Indices, Indices]:
         """The rows in their order, and for each row a number that is that of the rows the order holds equal to it."""
         count = columns.num_rows
-        leading = [_ranks(columns.column(key.name), key) for key in self.order]
+        leading = [ranks_of(columns.column(key.name), key.descending, key.nulls_first) for key in self.order]
         order = total_order([columns.column(name) for name in self.ties], leading)
         ordered = np.arange(count) if order is None else order
         new = np.zeros(count, bool)
@@ -111,31 +112,22 @@ class OverPartition(KeyedSliceOperator):
 
     def _joined(self, rows: Elements, pieces: Sweep, places: Places, values: list[pa.Array]) -> Elements:
         """The rows with their values, over neighbouring pieces on which these are the same."""
-        order = np.lexsort((places.piece, places.row))
+        if len(places) == len(rows):
+            # Every row lies on one piece.
+            own = [gather(rows.columns.column(name), places.row) for name in self.functions.ties]
+            batch = pa.RecordBatch.from_arrays([*own, *values], schema=self.schema)
+            return Elements(batch, pieces.starts[places.piece], pieces.ends[places.piece])
+        order = stable_order(places.row)  # the places of a row are in order of their pieces already
         row, piece = places.row[order], places.piece[order]
-        same = group_rows(values)[0][order]
         fresh = np.ones(len(order), bool)
-        fresh[1:] = (row[1:] != row[:-1]) | (piece[1:] != piece[:-1] + 1) | (same[1:] != same[:-1])
+        fresh[1:] = (row[1:] != row[:-1]) | (piece[1:] != piece[:-1] + 1)
+        for value in values:
+            fresh[1:] |= changes(gather(value, order))
         at = np.flatnonzero(fresh)
         last = np.append(at[1:], len(order)) - 1
         own = [gather(rows.columns.column(name), row[at]) for name in self.functions.ties]
         batch = pa.RecordBatch.from_arrays([*own, *(gather(v, order[at]) for v in values)], schema=self.schema)
         return Elements(batch, pieces.starts[piece[at]], pieces.ends[piece[last]])
-
-
-def _ranks(column: pa.Array, key: OrderColumn) -> Indices:
-    """Numbers in the order that a key asks for."""
-    order = total_order([column])
-    ordered = np.arange(len(column)) if order is None else order
-    codes = group_rows([column])[0][ordered]
-    ranks = np.empty(len(column), np.int64)
-    ranks[ordered] = np.cumsum(np.append([0], codes[1:] != codes[:-1]))
-    if key.descending:
-        ranks = -ranks
-    if column.null_count:
-        nulls = column.is_null().to_numpy(zero_copy_only=False)
-        ranks[nulls] = -len(column) if key.nulls_first else len(column)
-    return ranks
 
 
 def _aggregated(
@@ -147,7 +139,7 @@ def _aggregated(
 ) -> pa.Array:
     """An aggregate of every frame: a place counts for those whose frames have begun, and not ended, before it."""
     low, high = frame
-    first, last = np.searchsorted(high, places.here, "right"), np.searchsorted(low, places.here, "right")
+    first, last = (np.cumsum(np.bincount(edge, minlength=len(places)))[: len(places)] for edge in (high, low))
     counted = np.flatnonzero(first < last)
     first, last, none = first[counted], last[counted], np.empty(0, np.intp)
     names = [name for name in dict.fromkeys((*spec.columns, spec.where)) if name is not None] or columns.schema.names[

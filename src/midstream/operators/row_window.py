@@ -22,8 +22,10 @@ from midstream.algebra.windows import Hop
 from midstream.operators.elements import Elements, Indices, Mask, Ticks
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
+from midstream.operators.sorting import stable_order
 from midstream.operators.state.alive import stored_by_range
 from midstream.operators.state.places import ChosenRows, stored_rows
+from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 
 
@@ -58,30 +60,38 @@ class OrderedRows(SliceOperator):
     def look(self, rows: Elements, start: int, end: int) -> tuple[Elements, Indices]:
         """What the slice gives for the rows that are kept, and which of them are closed."""
         order, partitions = self._order(rows)
-        given, closed = self.answer(rows.take(order), partitions, start, end)
+        given, closed = self.answer(rows, order, partitions, start, end)
         return given, order[closed]
 
-    def answer(self, rows: Elements, partitions: Indices, start: int, end: int) -> tuple[Elements, Mask]:
-        """What the slice gives for rows in order, and which of them are closed."""
+    def answer(
+        self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int
+    ) -> tuple[Elements, Mask]:
+        """What the slice gives for rows, and which of them are closed; `partitions` and that are in their order."""
         raise NotImplementedError
 
     def drop(self, closed: ChosenRows) -> None:
         """Drops closed rows where they are most of what is stored."""
         for segment, gone in closed:
             if 2 * len(gone) > len(segment):
-                self.kept[0].replace_segment(segment, np.setdiff1d(np.arange(len(segment)), gone))
+                self._leave(segment, gone)
+
+    def _leave(self, segment: Segment, gone: Indices) -> None:
+        """Keeps the other rows of a segment."""
+        stays = np.ones(len(segment), bool)
+        stays[gone] = False
+        self.kept[0].replace_segment(segment, np.flatnonzero(stays))
 
     def _order(self, rows: Elements) -> tuple[Indices, Indices]:
         """Positions in order of partition, then of time and some columns, and the partition at each."""
         by_value = [rows.columns.column(name) for name in self.order]
-        order = total_order(by_value, [rows.valid_from]) if by_value else np.argsort(rows.valid_from, kind="stable")
+        order = total_order(by_value, [rows.valid_from]) if by_value else stable_order(rows.valid_from)
         if order is None:
             order = np.arange(len(rows))
         key = self.kept[0].key
         if not key:
             return order, np.zeros(len(rows), np.intp)
         partitions = group_rows([rows.columns.column(name) for name in key])[0].take(order)
-        by_partition = np.argsort(partitions, kind="stable")
+        by_partition = stable_order(partitions)
         return order.take(by_partition), partitions.take(by_partition)
 
 
@@ -101,7 +111,10 @@ class RowWindow(OrderedRows):
         self.count = count
         self.slide = slide
 
-    def answer(self, rows: Elements, partitions: Indices, start: int, end: int) -> tuple[Elements, Mask]:
+    def answer(
+        self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int
+    ) -> tuple[Elements, Mask]:
+        rows = rows.take(order)
         n, m = self.count, self.slide
         first = np.searchsorted(partitions, partitions, "left")
         size = np.searchsorted(partitions, partitions, "right") - first
@@ -124,7 +137,7 @@ class RowWindow(OrderedRows):
         gone = list(closed)
         if 2 * sum(len(rows) for _, rows in gone) > sum(map(len, self.kept[0].segments)):
             for segment, rows in gone:
-                self.kept[0].replace_segment(segment, np.setdiff1d(np.arange(len(segment)), rows))
+                self._leave(segment, rows)
 
 
 class SessionWindow(OrderedRows):
@@ -140,14 +153,16 @@ class SessionWindow(OrderedRows):
         self.gap = gap
         self.bounds = bounds
 
-    def answer(self, rows: Elements, partitions: Indices, start: int, end: int) -> tuple[Elements, Mask]:
-        times, new = rows.valid_from, np.ones(len(rows), bool)
+    def answer(
+        self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int
+    ) -> tuple[Elements, Mask]:
+        times, new = rows.valid_from[order], np.ones(len(rows), bool)
         new[1:] = (partitions[1:] != partitions[:-1]) | (times[1:] - times[:-1] > self.gap)
         first, number = np.flatnonzero(new), np.cumsum(new) - 1
         begins = times[first][number]
         ends = (times[np.append(first[1:], len(rows)) - 1] + self.gap)[number]
         given = (ends >= start) & (ends < end)
-        ended = rows.with_validity(ends, ends + 1).where(given)
+        ended = rows.take(order[given]).with_validity(ends[given], ends[given] + 1)
         if self.bounds:
             bounds = [pa.array(ticks[given]).cast(self.schema.types[-1]) for ticks in (begins, ends)]
             columns = pa.RecordBatch.from_arrays([*ended.columns.columns, *bounds], schema=self.schema)

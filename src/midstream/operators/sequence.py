@@ -122,7 +122,7 @@ class FollowedBy(SliceOperator):
                 if len(part):
                     yield part
         for segment, rows in taken:
-            self.kept[1].replace_segment(segment, np.setdiff1d(np.arange(len(segment)), rows))
+            self.kept[1].replace_segment(segment, np.delete(np.arange(len(segment)), rows))
         if taken.found:
             self.kept[1].compact(self.needed_after)
 

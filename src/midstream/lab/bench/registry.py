@@ -16,6 +16,7 @@ BENCHES: dict[str, str] = {
     "calibration": "calibration:bench_calibration",
     "chaos": "chaos:bench_chaos",
     "fuzz": "fuzz:bench_fuzz",
+    "language": "language:bench_language",
     "local": "local:bench_local",
     "multikey": "multikey:bench_multikey",
     "operators": "operators:bench_operators",
