@@ -31,7 +31,7 @@ class Postgres(Database):
 
     def __init__(self, url: str, table: str, form: Form = "rows", key: Sequence[str] = ()) -> None:
         super().__init__(table, form, key)
-        _require_address(url)
+        require_address(url)
         self._url = url
 
     @contextmanager
@@ -55,7 +55,7 @@ class Postgres(Database):
         run.execute(f"INSERT INTO {into} ({names}) SELECT {names} FROM midstream_rows {instead}")
 
 
-def _require_address(url: str) -> None:
+def require_address(url: str) -> None:
     """Refuses what is no address; what is secret in it is hidden from now on."""
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
@@ -67,7 +67,7 @@ def _require_address(url: str) -> None:
         known = None
     if known is None or url.count("@") > 1:
         raise JobError(
-            "the url of the sink 'postgres' is no address of a database",
+            "the url of 'postgres' is no address of a database",
             hint="write postgresql://user:password@host:5432/database; in a password, %40 for @ and %2F for /",
         )
     if known.get("password"):

@@ -171,6 +171,7 @@ SOURCES = Registry(
     {
         "sqlite": Kind("midstream.connectors.sources.sqlite:SqliteRows"),
         "kafka": Kind("midstream.connectors.sources.kafka:Kafka", "confluent_kafka", "kafka"),
+        "postgres": Kind("midstream.connectors.sources.postgres:PostgresChanges", "psycopg", "postgres"),
     },
 )
 

@@ -46,10 +46,10 @@ def check_source(make_source: Callable[[], Source], write: Write, *, rounds: int
             _require(lag is None or lag >= rows.num_rows, f"{lag} rows are said to wait, and {rows.num_rows} are read")
             found.append((span, rows))
             positions[span.partition] = span.end
+        _read_again(make_source, [one for one in found[-3:] if one[0] in taken], random)
         if random.random() < 0.5:
             source.source.commit(_kept(positions))
         source.source.close()
-        _read_again(make_source, [one for one in found[-3:] if one[0] in taken], random)
     _compare(written, [rows for _, rows in found])
     _require(not _opened(make_source).waiting(positions), "rows wait though all were read")
 

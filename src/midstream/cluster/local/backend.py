@@ -191,6 +191,8 @@ class LocalBackend:
             if job.turns.failure is None:
                 job.turns.failure = error
             self._done.set()
+        finally:
+            self._readings.close()
 
     def _follow(self, job: Job, pause: float) -> None:
         """Takes new rows as they come, until it is stopped."""

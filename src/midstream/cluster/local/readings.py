@@ -146,6 +146,11 @@ class SourceReading:
         with self._asking:
             self.source.asked(lambda: self.source.source.commit(self.positions))
 
+    def close(self) -> None:
+        """Ends the connections of the source."""
+        with self._asking:
+            self.source.source.close()
+
     def _with_latest(self, taken: Iterable[Span]) -> dict[str, int]:
         seen = {span.partition: span.latest for span in taken if span.latest is not None}
         return self._latest | {part: max(ticks, self._latest.get(part, ticks)) for part, ticks in seen.items()}
@@ -205,6 +210,11 @@ class Readings:
         places = {name: reading.source.source.name for name, reading in self._sources.items()}
         positions = {name: reading.after(taken.get(name, ())) for name, reading in self._sources.items()}
         return replace(known, folders={**known.folders, **places}, positions=positions)
+
+    def close(self) -> None:
+        """Ends the connections of sources."""
+        for reading in self._sources.values():
+            reading.close()
 
     def done(self, taken: PartsByStream) -> None:
         """Remembers the parts of a batch that is committed."""

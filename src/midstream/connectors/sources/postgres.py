@@ -1,0 +1,180 @@
+"""The changes of a table of PostgreSQL, as its log has them, in the order in which transactions were committed.
+
+A replication slot of the server keeps the log from the position on that a manifest has; the slot moves on once the
+manifest is there, never before. So the server may be asked for the same changes again, until they are taken in.
+
+A position is one of the log, at the end of a transaction: transactions are taken as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from midstream.connectors.database import quoted
+from midstream.connectors.postgres import PATIENCE, require_address
+from midstream.connectors.registry import SCHEMA, Option
+from midstream.connectors.source import Position, Positions, Source
+from midstream.connectors.sources.pgoutput import Change, Transaction, Unchanged, transactions
+from midstream.connectors.values import rows_of_values
+from midstream.errors import JobError
+from midstream.inputs.ddl import schema_of_ddl
+
+PART = "changes"
+
+QUIET_BYTES = 16 * 2**20
+"""How much of the log may hold no change of the table before the slot moves on all the same."""
+
+PEEK = (
+    "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, 'proto_version', '1', "
+    "'publication_names', %s)"
+)
+
+
+class PostgresChanges(Source):
+    """The changes of a table from now on: rows that were there before are not read."""
+
+    options: ClassVar[Mapping[str, Option]] = {
+        "url": Option(str, "Where the database is: postgresql://user:password@host/database.", needed=True),
+        "table": Option(str, "The table whose changes are read.", needed=True),
+        "slot": Option(str, "The replication slot and publication, made if missing; midstream_TABLE by default."),
+        "schema": SCHEMA,
+    }
+
+    def __init__(self, url: str, table: str, schema: str, slot: str | None = None) -> None:
+        self.url, self.table = url, table
+        self.slot = slot or "midstream_" + re.sub(r"\W", "_", table).lower()
+        self._schema = schema_of_ddl(schema, f"the schema of table {table}")
+        self._seen: tuple[int, list[Transaction]] = (-1, [])
+        """The transactions that were last asked for, from which position on."""
+        self._connection: Any = None
+        require_address(url)
+
+    @property
+    def name(self) -> str:
+        return f"changes of postgres table {self.table}"
+
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def partitions(self) -> Positions:
+        with self._connected() as run:
+            if not run.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [self.slot]).fetchone():
+                run.execute(f"CREATE PUBLICATION {quoted(self.slot)} FOR TABLE {quoted(self.table)}")
+            if self._confirmed(run) is None:
+                run.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self.slot])
+            return {PART: self._confirmed(run) or 0}
+
+    def end(self, partition: str, start: Position, limit: int | None = None) -> Position:
+        with self._connected() as run:
+            ((now,),) = run.execute("SELECT pg_current_wal_flush_lsn() - '0/0'").fetchall()
+            found = self._after(run, int(start), limit or 1)
+        if limit is None:
+            return int(now) if found or now - int(start) > QUIET_BYTES else start
+        return found[-1].end if found else max(int(start), int(now))
+
+    def read(self, partition: str, start: Position, end: Position) -> pa.Table:
+        since, found = self._seen
+        if since != start or not found or found[-1].end < int(end):
+            with self._connected() as run:
+                found = self._after(run, int(start), None, int(end))
+        changes = [(one, change) for one in found if one.end <= int(end) for change in one.changes]
+        columns = [[_value(field, one, change) for one, change in changes] for field in self._schema]
+        for _, change in changes:
+            self._require_whole(change)
+        return rows_of_values(columns, self._schema, lambda n: {"table": self.table, "position": changes[n][0].end})
+
+    def require(self, starts: Positions) -> None:
+        with self._connected() as run:
+            self._require_at(run, int(starts[PART]))
+
+    def commit(self, ends: Positions) -> None:
+        with self._connected() as run:
+            confirmed = self._confirmed(run)
+            if confirmed is not None and confirmed < int(ends[PART]):
+                run.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, _lsn(int(ends[PART]))])
+
+    def _after(self, run: Any, start: int, limit: int | None, until: int | None = None) -> list[Transaction]:
+        """The transactions after a position, about as many as have so many changes, or up to another position."""
+        self._require_at(run, start)
+        upto = None if until is None else _lsn(until)
+        while True:
+            given = run.execute(PEEK, [self.slot, upto, limit, quoted(self.slot)], binary=True).fetchall()
+            found = [one for one in transactions(data for (data,) in given) if one.end > start]
+            if found or limit is None or len(given) < limit:
+                self._seen = start, found
+                return found
+            limit *= 4  # the slot is still at a position before the start, and there was no more than what lies between
+
+    def _confirmed(self, run: Any) -> int | None:
+        """The position of the slot; None if there is none."""
+        text = "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = %s"
+        found = run.execute(text, [self.slot]).fetchone()
+        return None if found is None else int(found[0])
+
+    def _require_at(self, run: Any, start: int) -> None:
+        """Refuses to go on behind a slot that is further, or gone: the server does not have the log before it."""
+        confirmed = self._confirmed(run)
+        if confirmed is None or confirmed > start:
+            raise JobError(
+                f"{self.name} cannot be read from {_lsn(start)} on",
+                detail=f"slot {self.slot} is {'gone' if confirmed is None else 'at ' + _lsn(confirmed)}: "
+                "it was dropped or made again, or another job reads it",
+                hint="give the stream another name and slot to read what changes from now on",
+            )
+
+    def _require_whole(self, change: Change) -> None:
+        missing = [name for name, value in change.row.items() if value is Unchanged and name in self._schema.names]
+        if missing:
+            raise JobError(
+                f"{self.name} do not have {missing[0]}, which is stored apart and was not changed",
+                hint=f"ALTER TABLE {quoted(self.table)} REPLICA IDENTITY FULL, then drop the slot to begin again",
+            )
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """A connection that is kept; one that fails is left, so that servers may restart."""
+        import psycopg
+
+        if self._connection is None:
+            self._connection = psycopg.connect(self.url, autocommit=True, connect_timeout=PATIENCE)
+        try:
+            yield self._connection
+        except psycopg.Error:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}
+
+
+def _lsn(position: int) -> str:
+    """A position as PostgreSQL writes it.
+
+    >>> _lsn(2**32 + 255)
+    '1/FF'
+    """
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+
+
+def _value(field: pa.Field, transaction: Transaction, change: Change) -> Any:
+    """The value of a column in a change; what PostgreSQL writes otherwise than others is put into their words."""
+    if field.name == "change" and "change" not in change.row:
+        return change.kind
+    if field.name == "changed_at" and "changed_at" not in change.row:
+        return transaction.at
+    value = change.row.get(field.name)
+    if pa.types.is_boolean(field.type) and value is not None:
+        return {"t": True, "f": False}.get(value, value)
+    if pa.types.is_binary(field.type) and isinstance(value, str) and value.startswith("\\x"):
+        return bytes.fromhex(value[2:])
+    return value
