@@ -27,6 +27,7 @@ from midstream.checkpoint.commands import (
     Migrate,
     OfferPlans,
     Rebalance,
+    ReplaceQuery,
     Rescale,
     ResumeQuery,
     ScheduleOperators,
@@ -59,6 +60,7 @@ ASKED: dict[str, Command] = {
     "schedule": ScheduleOperators("bfs"),
     "adapt": Adapt("q", "suggest"),
     "add": AddQuery("more", JOIN, NEW, "suggest"),
+    "replace": ReplaceQuery("q", JOIN.replace("50", "30"), None, "withhold"),
     "drop": DropQuery("q"),
     "resume": ResumeQuery("cast"),
     "rebalance": Rebalance("mslb", None, (1, 0) * 128),
@@ -116,6 +118,8 @@ def by_program(session: CheckpointSession, command: Command) -> None:
             session.adapt(name, mode)
         case AddQuery(name, cql, plan, adaptive):
             session.query(name, cql, plan=plan, adaptive=adaptive)
+        case ReplaceQuery(name, cql, plan):
+            session.replace(name, cql, plan=plan, incomplete="withhold")
         case DropQuery(name):
             session.drop(name)
         case ResumeQuery(name):

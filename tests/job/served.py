@@ -14,7 +14,6 @@ from midstream.checkpoint.commands import command_in
 from midstream.job.commands.forecast import forecast, offered_plans
 from midstream.job.events import MoveCancelled
 from midstream.job.heartbeat import Heartbeat
-from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 
 
@@ -29,7 +28,7 @@ class Served(Many):
         driver = self.driver
         match request:
             case {"command": "forecast", "of": wanted}:
-                return forecast(driver, command_in(wanted), lambda cql: parse(cql, self.catalog))
+                return forecast(driver, command_in(wanted), self.catalog)
             case {"command": "plans", "query": name}:
                 return {"query": name, "plans": offered_plans(driver, driver.queries[name])}
             case {"command": "migrate", "query": name, "plan": plan}:

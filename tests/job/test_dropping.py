@@ -32,9 +32,9 @@ def test_a_query_dropped_at_rest_is_gone_and_the_others_go_on(tmp_path):
     many, rest = two(tmp_path)
     last = many.manifest.batch_id
     made = drop_at_rest(many.driver.store, "n")
-    assert made.batch_id == last + 1 and made.asked.dropped == {"n": OTHER}
+    assert made.batch_id == last + 1 and made.asked.texts == {"n": (OTHER, None)}
     many = opened(tmp_path)
-    assert set(many.driver.queries) == {"q"} and many.driver.state.dropped == {"n": OTHER}
+    assert set(many.driver.queries) == {"q"} and many.driver.state.current_text("n", OTHER) is None
     for part in rest:
         many.batch(part)
     many.batch({}, end=True)
@@ -71,7 +71,7 @@ def test_the_results_of_a_replaced_query_can_be_dropped(tmp_path):
     drop_at_rest(many.driver.store, aside)
     many = opened(tmp_path)
     many.batch(rest[1])
-    assert set(many.manifest.queries) == {"q"} and not many.driver.state.dropped
+    assert set(many.manifest.queries) == {"q"} and not many.driver.state.texts
 
 
 def test_what_is_not_declared_is_known(tmp_path):

@@ -138,7 +138,7 @@ def described(state: JobState) -> dict[str, Any]:
         "slots": (state.slots, state.wanted, state.routing),
         "routes": state.routes,
         "scheduling": state.settings.scheduling,
-        "added and dropped": (state.added, state.dropped, state.modes),
+        "added and dropped": (state.added, state.texts, state.modes),
         "stopped": state.faults.stopped,
         "plans": {n: (q.plan.text, q.migration and q.migration.to_json()) for n, q in state.queries.items()},
         "pending": (state.cancelled, state.retiring, state.faults.news),

@@ -17,7 +17,6 @@ from midstream.interface.answers import migration_forecast
 from midstream.interface.asking import asked
 from midstream.job.commands.accounts import history_of
 from midstream.job.commands.forecast import forecast, migration_text, offered_plans
-from midstream.language import parse
 from midstream.migration.corrections import MEASURED_AS, MODEL_OFF_BY
 from midstream.optimizer.plans import plan_query
 
@@ -41,7 +40,7 @@ def job(tmp_path):
 
 
 def foretold(job, **request):
-    return forecast(job.driver, command_in(request), lambda cql: parse(cql, job.catalog))
+    return forecast(job.driver, command_in(request), job.catalog)
 
 
 def test_a_forecast_of_a_migration_names_the_legal_strategies_and_begins_nothing(job):

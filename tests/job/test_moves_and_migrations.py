@@ -153,7 +153,7 @@ def test_forecasts_and_decisions_know_which_strategies_are_right_while_groups_mo
             assert chain.driver.rebalance([1] * 100 + [0] * 156, protocol=SPLIT)
         chain.batch(part)
     assert chain.manifest.slots.doubled is not None
-    told = forecast(chain.driver, Migrate("q", "(A (B C))"), lambda text: question.plan)
+    told = forecast(chain.driver, Migrate("q", "(A (B C))"), question.catalog)
     legal = {known["strategy"] for known in told["strategies"] if known["legal"]}
     carried = {name: table.column_names for name, table in inputs.items()}
     target = chain._by_plan("(A (B C))")

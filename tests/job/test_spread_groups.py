@@ -18,7 +18,6 @@ from tests.profiles import always, examples
 import midstream as ms
 from midstream.adaptation.group_moves import BalancePolicy
 from midstream.adaptation.hot_groups import HotPolicy
-from midstream.algebra.plan import Relation
 from midstream.api import ask
 from midstream.checkpoint.commands import Rebalance
 from midstream.distribution.spread_groups import SpreadGroup
@@ -253,10 +252,6 @@ def test_a_hot_key_is_found_and_spread_and_comes_home_when_it_cools(tmp_path):
     assert ms.snapshot_equal(chain.results(), answer(JOIN, inputs))
 
 
-def parse_nothing(cql: str) -> Relation:
-    raise AssertionError(cql)
-
-
 def test_rebalancing_that_is_asked_for_spreads_hot_groups_and_brings_cooled_ones_home(tmp_path):
     rng, rows = np.random.default_rng(1), 1200
     ticks = np.sort(rng.integers(0, 200, rows))
@@ -269,7 +264,7 @@ def test_rebalancing_that_is_asked_for_spreads_hot_groups_and_brings_cooled_ones
     parts = chain.cut(inputs, 100)
     for i, part in enumerate(parts):
         if i in (2, 12):
-            foretold = forecast(chain.driver, Rebalance(), parse_nothing)
+            foretold = forecast(chain.driver, Rebalance(), chain.catalog)
             assert foretold["changes"]
             assert (len(foretold["spread"]), len(foretold["brought_home"])) == ((1, 0) if i == 2 else (0, 1))
             assert i == 12 or f"with k = {HOT}, has" in foretold["spread"][0]["reason"]

@@ -50,7 +50,7 @@ def known(state: JobState) -> dict[str, Any]:
         "routes": state.routes,
         "settings": replace(state.settings, arrival={}),
         "added": state.added,
-        "dropped": state.dropped,
+        "texts": state.texts,
         "modes": state.modes,
         "faults": (state.faults.stopped, state.faults.news),
         "plans": {
@@ -68,7 +68,7 @@ def everything(state: JobState) -> tuple[object, ...]:
         for name, query in state.queries.items()
     }
     faults = state.faults.copy()
-    rest = (state.added, state.dropped, state.modes, state.retiring, state.cancelled, state.routes)
+    rest = (state.added, state.texts, state.modes, state.retiring, state.cancelled, state.routes)
     return state.manifest, queries, state.wanted, state.settings, faults, *(copy.copy(one) for one in rest)
 
 

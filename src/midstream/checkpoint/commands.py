@@ -252,6 +252,23 @@ class AddQuery(Command):
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceQuery(Command):
+    """Put another text in the place of a query of a running job; it starts with what follows from kept windows."""
+
+    name, title = "replace", "Replace a query"
+    examples = ("hot @hot.sql --dry-run", "hot @hot.sql --incomplete withhold")
+    query: str = _asked(NAME, "The query's name.")
+    cql: str = _asked(CQL, "Its new text; @FILE reads it from a file, - from standard input.")
+    plan: str | None = _asked(TEXT, "The plan that it starts with, such as '((A B) C)'.", None)
+    incomplete: str = _asked(
+        TEXT,
+        "What becomes of results that lack rows from before: emit or withhold.",
+        "emit",
+        lambda: ("emit", "withhold"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class DropQuery(Command):
     """Drop a query of a job, running or not, with its state."""
 
@@ -322,8 +339,8 @@ class ForecastOf(Command):
 COMMANDS: Mapping[str, type[Command]] = {
     kind.name: kind
     for kind in (
-        *(ShowStatus, ShowPlan, OfferPlans, Migrate, CancelMigration, ScheduleOperators, Adapt, AddQuery, DropQuery),
-        *(ResumeQuery, Rebalance, CancelRebalance, Rescale, ChangeLinks, StopJob, ForecastOf),
+        *(ShowStatus, ShowPlan, OfferPlans, Migrate, CancelMigration, ScheduleOperators, Adapt, AddQuery),
+        *(ReplaceQuery, DropQuery, ResumeQuery, Rebalance, CancelRebalance, Rescale, ChangeLinks, StopJob, ForecastOf),
     )
 }
 """The commands by name, as people are shown them."""

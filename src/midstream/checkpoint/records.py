@@ -58,9 +58,10 @@ class Streams:
     `source_batch` is the number of the source's last batch, None if it is the manifest's own; `own_batches` came after
     it without rows. `registers`, `latest`, `rows`, `late` and `unusable` are by stream. `silent` says for how many
     batches streams have had no rows while others had, `waits` which stream each query waits for, `doubted` whose last
-    rows lay beyond reach. `files` were read of each folder that is a stream, older ones are in `listed`; `folders` are
-    the ones that their paths start from, wherever links lead, or the names of sources that are no folders; how far
-    these were read are their `positions`, by stream and partition. `order` is the one in which Spark has the streams.
+    rows lay beyond reach, `nulls` in which columns some row had no value, of those that were read. `files` were read of
+    each folder that is a stream, older ones are in `listed`; `folders` are the ones that their paths start from,
+    wherever links lead, or the names of sources that are no folders; how far these were read are their `positions`, by
+    stream and partition. `order` is the one in which Spark has the streams.
     """
 
     source_batch: int | None = None
@@ -73,6 +74,7 @@ class Streams:
     silent: Mapping[str, int] = field(default_factory=dict)
     waits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     doubted: Sequence[str] = ()
+    nulls: Mapping[str, Sequence[str]] = field(default_factory=dict)
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
@@ -294,7 +296,10 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked of the running job: the last requests, and the texts of queries that were dropped."""
+    """What was asked of the running job: the last requests, and what has become of the texts that programs declare.
+
+    `texts` has, by query, the declared text and the one that took its place, or None if the query was dropped.
+    """
 
     requests: Sequence[StoredRequest] = ()
-    dropped: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, Sequence[str | None]] = field(default_factory=dict)

@@ -56,7 +56,7 @@ def status_record(job: StoredJob) -> dict[str, Any]:
             name: {**_query(job, query), "results_per_second": rates.results_per_second.get(name, 0.0)}
             for name, query in job.queries.items()
         },
-        "dropped": dict(manifest.asked.dropped),
+        "dropped": {name: declared for name, (declared, now) in manifest.asked.texts.items() if now is None},
         "retention": dict(manifest.settings.retention),
         "dead_letters": job.dead_letter_rows,
         "removed_dead_letters": manifest.outputs.removed_dead_letters,

@@ -15,7 +15,7 @@ from midstream.algebra.declarations import Catalog, Timestamps, UserFunction
 from midstream.algebra.names import check_name
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery, session_html
-from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
+from midstream.cluster.options import ON_A_CHECKPOINT, Incomplete, QueryOptions, SessionOptions
 from midstream.errors import JobError
 from midstream.html import Records
 from midstream.inputs import Duration, Format, NamedSource, StreamSettings
@@ -208,6 +208,7 @@ class Session:
         replace: bool = False,
         on_error: OnError | None = None,
         keep: bool = True,
+        incomplete: Incomplete = QueryOptions.incomplete,
     ) -> ContinuousQuery:
         """Adds a continuous query, also while others run: it starts now, on a checkpoint with the next batch.
 
@@ -215,7 +216,9 @@ class Session:
         `keep=False`, its results are forgotten once polled.
 
         On a checkpoint, another text than the checkpoint has under the name is taken up as it is if it is the same
-        query in other words; otherwise it is refused, or with `replace=True` takes the old one's place.
+        query in other words; otherwise it is refused, or with `replace=True` takes the old one's place. What follows
+        from the windows of the old one and of others it starts with; its history says from when on results are
+        complete. Until then they are given, or with `incomplete="withhold"` are not.
 
         With `adaptive="auto"` it watches its streams and migrates to better plans by itself, with "suggest" it only
         says so in its `decisions`.
@@ -225,7 +228,7 @@ class Session:
         rows at fault aside, where they can be identified; "stop_job" ends the job. By default as before, "stop_query"
         at first.
         """
-        options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep)
+        options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep, incomplete)
         return self._add_query(check_name("query", name), cql, options)
 
     def _add_query(self, name: str, cql: str, options: QueryOptions) -> ContinuousQuery:
@@ -236,11 +239,14 @@ class Session:
         """The session's queries by name."""
         raise NotImplementedError
 
-    def drop(self, name: str) -> None:
-        """Drops a query, with its state; its results go with the next collection.
+    def replace(
+        self, name: str, cql: str, *, plan: str | None = None, incomplete: Incomplete = "emit", dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Puts another text in a query's place: says what each window starts with, and from when on all is complete."""
+        self._needs_checkpoint("state that a changed query could start with")
 
-        A query of the checkpoint that is not declared can be dropped before the start.
-        """
+    def drop(self, name: str) -> None:
+        """Drops a query, with its state, also one that is not declared; its results go with the next collection."""
         raise NotImplementedError
 
     def was_dropped(self, name: str, cql: str) -> bool:
@@ -304,25 +310,20 @@ class Session:
         self._needs_checkpoint("slots")
 
     def cancel_rebalance(self) -> None:
-        """Has groups that are on their way by "split_time" or "ptlb" stay in their slots, with the next batch.
-
-        Nothing is lost or doubled. A move that has not begun is forgotten.
-        """
+        """Has groups that are on their way by "split_time" or "ptlb" stay in their slots; forgets a move to come."""
         self._needs_checkpoint("slots")
 
     def rescale(self, slots: int) -> bool:
-        """Changes the number of slots and moves the state, beginning with the next batch.
+        """Changes the number of slots and moves the state, beginning with the next batch; False if there are so many.
 
-        False if there are so many already. A session that is opened with `slots` on this checkpoint goes back to those,
-        and one with a range keeps to it.
+        A session that is opened with `slots` on this checkpoint goes back to those, and one with a range keeps to it.
         """
         self._needs_checkpoint("slots")
 
     def links(self, wanted: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The links between sites; with `wanted`, such as `{"eu -> us": "2 s, 100 KB/s"}`, these change.
+        """The links between sites; with `wanted`, such as `{"eu -> us": "2 s, 100 KB/s"}`, these change for good.
 
-        Adaptive queries weigh their plans again after the next batch, and say so in their `decisions`; a restart keeps
-        what was changed.
+        Adaptive queries weigh their plans again after the next batch, and say so in their `decisions`.
         """
         self._needs_checkpoint("sites")
 
@@ -331,10 +332,7 @@ class Session:
         self._needs_checkpoint("adaptive queries")
 
     def process_available(self, *, finish: bool = False) -> Self:
-        """Processes what the streams have now, releases what the registers permit, and returns.
-
-        With `finish` the streams are declared to have ended: every result is released, and the job takes in no more.
-        """
+        """Processes what the streams have now and releases what the registers permit; with `finish`, all there is."""
         self._needs_checkpoint("sources to read from")
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -9,12 +9,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from midstream.adaptation.policy import Policy, policy_of
+from midstream.adaptation.policy import policy_of
 from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Catalog, functions_by_name
-from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
-from midstream.checkpoint.commands import Adapt
+from midstream.checkpoint.commands import Adapt, ReplaceQuery
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
@@ -28,7 +27,7 @@ from midstream.cluster.backend import Backend
 from midstream.cluster.backends import first_slots, opened_backend
 from midstream.cluster.enrolment import Enrolment
 from midstream.cluster.listener import Listener
-from midstream.cluster.options import QueryOptions, SessionOptions
+from midstream.cluster.options import Incomplete, QueryOptions, SessionOptions
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
 from midstream.cluster.run import Run
@@ -41,7 +40,7 @@ from midstream.job.batch import TICKS
 from midstream.job.commands.adding import Adding
 from midstream.job.commands.arrival import Arrival
 from midstream.job.commands.forecast import forecast
-from midstream.job.commands.rewording import Text
+from midstream.job.commands.rewording import DeclaredQuery, Text
 from midstream.job.commits import Commits
 from midstream.job.ending import finish, release
 from midstream.job.events import ErrorPolicySet, MoveCancelled, Scheduled, SettingsChanged, StreamsArrive
@@ -58,7 +57,6 @@ from midstream.job.slots.slot_decisions import deciders
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse
-from midstream.optimizer.plans import Plan
 from midstream.optimizer.sites.links import links_of, links_summary
 from midstream.scheduling.schedule import Schedule, schedule_of
 
@@ -84,7 +82,7 @@ class CheckpointSession(Session):
         self._job.watchers.located = Located(self._sites, links_of(options.links, self._sites))
         self._job.deciding = deciders(options.rebalancing, self._range)
         self._code, self._changed_functions = fingerprints(self.functions), options.changed_functions
-        self._declared: dict[str, dict[str, Any]] = {}
+        self._declared: dict[str, DeclaredQuery] = {}
         self._left_out: set[str] = set()
         """What was declared, and what was dropped since the session was opened."""
         self._run = Run(self._backend, self._job, Arrival(self._job, options.carry, self._backend.whole_rows))
@@ -167,30 +165,31 @@ class CheckpointSession(Session):
             raise QueryError("keep is an option of queries in memory", hint="limit what is kept by retention")
         if name in self._job.queries and not options.replace:
             raise QueryError(f"query {name} already exists", hint="replace=True puts another in its place")
+        cql = cql if options.replace else self._job.state.current_text(name, cql) or cql
         relation = parse(cql, self.catalog)
         every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
         if options.on_error is not None:
             self._job.apply(ErrorPolicySet(name, on_error_of(options.on_error)))
         policy = policy_of(options.adaptive)
-        return self._add(name, cql, relation, options.plan, every, options.share, policy, options.replace)
+        withhold = options.incomplete == "withhold"
+        text = Text(name, cql, relation, options.plan, every, options.share, withhold)
+        return self._add(DeclaredQuery(text, policy, options.replace))
 
-    def _add(
-        self,
-        name: str,
-        cql: str,
-        relation: Relation,
-        plan: Plan | str | None = None,
-        every: int | None = None,
-        share: bool = True,
-        policy: Policy | None = None,
-        replace: bool = False,
-    ) -> Query:
-        policy = self._job.state.policy_for(name, policy)
-        self._enrolment.add(Text(name, cql, relation, plan, every, share), self.catalog, policy, replace)
-        record = {"cql": cql, "relation": relation, "plan": plan, "every": every, "share": share, "policy": policy}
-        self._declared[name] = {**record, "replace": replace}
+    def _add(self, declared: DeclaredQuery) -> Query:
+        name = declared.text.name
+        declared = replace(declared, policy=self._job.state.policy_for(name, declared.policy))
+        self._enrolment.add(declared.text, self.catalog, declared.policy, declared.replace)
+        self._declared[name] = declared
         self._left_out.discard(name)
         return Query(self._enrolment, name)
+
+    def replace(
+        self, name: str, cql: str, *, plan: str | None = None, incomplete: Incomplete = "emit", dry_run: bool = False
+    ) -> dict[str, Any]:
+        told = forecast(self._job, ReplaceQuery(name, cql, plan, incomplete), self.catalog)
+        if not dry_run:
+            self.query(name, cql, replace=True, plan=plan, incomplete=incomplete)
+        return told
 
     def restore_added(self) -> list[str]:
         wanted = [name for name in self._job.state.added if name not in self._job.queries]
@@ -200,7 +199,7 @@ class CheckpointSession(Session):
         return wanted
 
     def was_dropped(self, name: str, cql: str) -> bool:
-        return self._job.state.dropped.get(name) == cql
+        return self._job.state.current_text(name, cql) is None
 
     def drop(self, name: str) -> None:
         job = self._job
@@ -249,7 +248,7 @@ class CheckpointSession(Session):
             return links_summary(job.watchers.located.links(job.state.settings.links))
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
-        record = forecast(self._job, Adapt(name, mode), lambda cql: parse(cql, self.catalog))
+        record = forecast(self._job, Adapt(name, mode), self.catalog)
         self._enrolment.adapt(name, mode)
         return record
 

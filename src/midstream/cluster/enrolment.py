@@ -67,12 +67,13 @@ class Enrolment:
     def add(self, text: Text, catalog: Catalog, policy: Policy | None, replace: bool) -> None:
         """Takes a query up; what the checkpoint knows of it goes on."""
         with self.job.gate:
-            reworded = Rewording(self.job, self.adding, catalog).make_way(text, replace)
+            text, reworded = Rewording(self.job, self.adding, catalog).make_way(text, replace)
             routes_fixed = self.run.arrival.routes_fixed(self.run.started)
             running = self.adding.query(
                 text.name, text.cql, text.relation, text.plan, text.every, routes_fixed, text.share, policy is not None
             )
             running = self._with_migrations(running)
+            running.withhold = text.withhold
             if policy is not None:
                 self.job.watchers.watch(running, policy)
             self._take_up(running)

@@ -19,6 +19,7 @@ from midstream.checkpoint.commands import (
     Migrate,
     OfferPlans,
     Rebalance,
+    ReplaceQuery,
     Rescale,
     ResumeQuery,
     ScheduleOperators,
@@ -35,10 +36,9 @@ from midstream.checkpoint.status import status_record
 from midstream.cluster.query import Query
 from midstream.errors import InternalError, MidstreamError
 from midstream.job.commands.forecast import forecast, offered_plans, query_named
-from midstream.job.events import AddingRecorded, DroppingRecorded
+from midstream.job.events import AddingRecorded, TextChanged
 from midstream.job.job import Job
 from midstream.job.requests import without_deadline
-from midstream.language import parse
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,9 @@ class Commanded(Protocol):
 
     def query(self, name: str, cql: str, **options: Any) -> Query:
         """Adds a query."""
+
+    def replace(self, name: str, cql: str, *, plan: str | None = None, incomplete: Any = "emit") -> dict[str, Any]:
+        """Puts another text in a query's place."""
 
     def drop(self, name: str) -> None:
         """Ends a query."""
@@ -138,7 +141,7 @@ def carry_out(session: Commanded, command: Command) -> Any:
         case OfferPlans(name):
             return {"query": name, "plans": offered_plans(job, query_named(job, name))}
         case ForecastOf(wanted):
-            return forecast(job, wanted, lambda cql: parse(cql, session.catalog))
+            return forecast(job, wanted, session.catalog)
         case Migrate(name, plan, strategy):
             query = session.queries_by(name)
             query.migrate(plan, strategy, part=command.part, slots=command.slots, verify=command.verify)
@@ -167,11 +170,21 @@ def carry_out(session: Commanded, command: Command) -> Any:
             query = session.query(name, cql, **settings)
             job.apply(AddingRecorded(name, {"cql": cql, **settings}))
             return {"query": name, "plan": query.plan.text}
+        case ReplaceQuery(name, cql):
+            declared, _ = job.state.texts.get(name, (query_named(job, name).cql, None))
+            entered = job.state.added.get(name)
+            told = session.replace(name, cql, plan=command.plan, incomplete=command.incomplete)
+            if entered is not None:
+                job.apply(AddingRecorded(name, {**entered, "cql": cql, "plan": command.plan}))
+            else:
+                job.apply(TextChanged(name, str(declared), cql))
+            return told
         case DropQuery(name):
             running, added = job.queries.get(name), name in job.state.added
+            declared, _ = job.state.texts.get(name, (None if running is None else running.cql, None))
             session.drop(name)
             if running is not None and not added:
-                job.apply(DroppingRecorded(name, running.cql))
+                job.apply(TextChanged(name, str(declared)))
             return {"query": name}
         case ResumeQuery(name):
             return {"query": name, **session.resume(name)}

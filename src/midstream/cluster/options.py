@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from midstream.errors import InputError, JobError
+from midstream.errors import InputError, JobError, QueryError
 
 if TYPE_CHECKING:
     from midstream.adaptation.policy import Mode, Policy
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from midstream.job.queries.faults import OnError
     from midstream.optimizer.plans import Plan
     from midstream.scheduling.schedule import Schedule
+
+Incomplete = Literal["emit", "withhold"]
+"""What becomes of the results of a new query that lack rows from before it began."""
 
 ON_A_CHECKPOINT = 'open it on a checkpoint: Session(checkpoint="path", on="local")'
 
@@ -79,6 +82,11 @@ class QueryOptions:
     replace: bool = False
     on_error: OnError | None = None
     keep: bool = True
+    incomplete: Incomplete = "emit"
+
+    def __post_init__(self) -> None:
+        if self.incomplete not in ("emit", "withhold"):
+            raise QueryError(f"incomplete results can be emitted or withheld, not {self.incomplete!r}")
 
 
 def require_positive(name: str, number: Any) -> int:

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog
-from midstream.algebra.plan import Relation
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
+from midstream.job.commands.rewording import DeclaredQuery, Text
 from midstream.job.commits import Commits
 from midstream.job.events import QueriesForgotten, QueryLeftOut, SettingsChanged
 from midstream.job.finished import is_finished
@@ -40,7 +40,7 @@ class Session(Protocol):
 
     _job: Job
     _run: Run
-    _declared: dict[str, dict[str, Any]]
+    _declared: dict[str, DeclaredQuery]
     _left_out: set[str]
     _code: dict[str, str]
     _changed_functions: ChangedFunctions
@@ -52,7 +52,7 @@ class Session(Protocol):
     def _open(self) -> None:
         """Reads what the checkpoint has."""
 
-    def _add(self, name: str, cql: str, relation: Relation, *rest: Any, **options: Any) -> Any:
+    def _add(self, declared: DeclaredQuery) -> Any:
         """Adds a query."""
 
     def restore_added(self) -> list[str]:
@@ -123,11 +123,11 @@ def _read_again(session: Session) -> None:
     for name in session._left_out & known.keys():
         leave_out(session, name)
     for name, declared in list(session._declared.items()):
-        if session.was_dropped(name, declared["cql"]):
+        if session.was_dropped(name, declared.text.cql):
             log.warning("query %s was dropped from the job by now, and stays so", name)
             del session._declared[name]
         else:
-            session._add(name, **declared)
+            session._add(declared)
 
 
 def _go_on_undeclared(session: Session) -> None:
@@ -135,8 +135,8 @@ def _go_on_undeclared(session: Session) -> None:
     known = session._job.queries.keys() | session._left_out
     for name, entry in undeclared(session._job.manifest, known).items():
         try:
-            relation = parse(entry.cql, session.catalog)
-            session._add(name, entry.cql, relation, None, entry.emit_every, not is_rehearsal(name))
+            relation, share = parse(entry.cql, session.catalog), not is_rehearsal(name)
+            session._add(DeclaredQuery(Text(name, entry.cql, relation, None, entry.emit_every, share)))
         except MidstreamError as error:
             raise cannot_go_on(name, entry, error) from error
         if is_rehearsal(name):

@@ -18,6 +18,7 @@ from midstream.checkpoint.commands import (
     Migrate,
     OfferPlans,
     Rebalance,
+    ReplaceQuery,
     Rescale,
     ResumeQuery,
     ScheduleOperators,
@@ -52,6 +53,8 @@ def answer_text(command: Command | None, answer: Record) -> str:
             return f"adaptivity of query {query} changes from {answer['from']} to {answer['to']}"
         case AddQuery(query):
             return f"query {query} was added"
+        case ReplaceQuery(query):
+            return f"query {query} is replaced with the next batch: {answer['complete']}"
         case DropQuery(query):
             return f"query {query} was dropped"
         case ResumeQuery(query):
@@ -84,6 +87,10 @@ def forecast_text(command: Command, record: Record) -> str:
             columns = ", ".join(f"{name} {kind}" for name, kind in record["columns"])
             first = f"query {query} would run by {record['plan'] or 'its only plan'} and give {columns}"
             return "\n".join([first, *(f"warning: {text}" for text in record["warnings"]), record["operators"]])
+        case ReplaceQuery(query):
+            return "\n".join(
+                [f"query {query} would be replaced: {record['complete']}", *map(_window_line, record["windows"])]
+            )
         case DropQuery(query):
             rows = f"{size(record['state_bytes'])} of state ({plural(record['state_rows'], 'row')})"
             return f"query {query} would go, with {rows} and {plural(record['results'], 'result')}"
@@ -194,3 +201,10 @@ def links_text(record: Record) -> str:
             costs = f"{amount(query['cost'])} against {amount(query['best_cost'])}"
             lines.append(f"query {name}: {query['best']} would be better than {query['plan']} ({costs} per tick)")
     return "\n".join(lines)
+
+
+def _window_line(window: Record) -> str:
+    if window["how"] == "empty":
+        return f"{window['window']} would start empty"
+    read = f", {plural(window['rows'], 'row')} ({size(window['bytes'])}) to read" if window["rows"] else ""
+    return f"{window['window']} would be {window['how']} from query {window['of']}{read}"

@@ -134,11 +134,14 @@ class Batch:
     @cached_property
     def arrivals(self) -> Arrivals:
         """How streams arrive: by their routes, and once more for fragments that read them in place."""
-        # Rows that are set aside are reported once.
+        # Rows that are set aside are reported once. What new queries start with is read where their streams are.
         in_place = {
             part.name: part.query.staged
             for part in self.lanes
-            if part.lane is None and part.query.name not in self.options.sifted and not part.query.local
+            if part.lane is None
+            and part.query.name not in self.options.sifted
+            and not part.query.local
+            and (self.before is None or part.query.name in self.before.queries)
         }
         incoming = self.incoming
         return arrivals(in_place if self.slots.one_slot_each else {}, incoming.streams, incoming.routes)

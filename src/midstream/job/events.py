@@ -88,11 +88,12 @@ class AddingRecorded:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppingRecorded:
-    """A query that is declared was dropped by request; the next manifest says with which text."""
+class TextChanged:
+    """A query that is declared has another text by request, or was dropped; the next manifest says so."""
 
     query: str
-    cql: str
+    declared: str
+    now: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +256,7 @@ QueryEvent = (
     | QueryDropped
     | QueryLeftOut
     | AddingRecorded
-    | DroppingRecorded
+    | TextChanged
     | ErrorPolicySet
     | QueryStopped
     | QueryResumed

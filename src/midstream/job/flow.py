@@ -78,7 +78,7 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
             scheduling=batch.options.scheduling,
             finished=notes.ended,
         ),
-        Asked(list(notes.requests), dict(state.dropped)),
+        Asked(list(notes.requests), dict(state.texts)),
         still_wanted(state.wanted, batch.slots.dealing),
         counted(batch.before, notes.number),
         decided.knowledge,

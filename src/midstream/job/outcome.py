@@ -111,12 +111,21 @@ class Outcome:
             silent=silent,
             waits={wait.query: wait.to_json() for wait in unexpected(held, batch.incoming.streams.values())},
             doubted=sorted(batch.incoming.reaches.doubted),
+            nulls=self._nulls(before.nulls),
             files=_read({**before.files, **moved}, read.files),
             listed={stream: lists for stream, lists in before.listed.items() if stream not in moved},
             folders={**before.folders, **read.folders},
             positions={**before.positions, **read.positions},
             order=[batch.incoming.streams[port].name for port in sorted(batch.incoming.streams)],
         )
+
+    def _nulls(self, before: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """The columns of streams in which some row had no value by now."""
+        found = {stream: set(columns) for stream, columns in before.items()}
+        for report in self.batch.reports:
+            for stream, columns in report.streams.nulls.items():
+                found.setdefault(stream, set()).update(columns)
+        return {stream: sorted(columns) for stream, columns in found.items() if columns}
 
     def _summed(self, kind: str, before: Mapping[str, int]) -> dict[str, int]:
         """Counts by stream, with those of the reports."""

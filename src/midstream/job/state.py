@@ -59,11 +59,11 @@ class JobState:
     """A job between two batches.
 
     `routes` are the keys by which streams arrive. `group_bits` of a key's hash are its partition group, `wanted` the
-    slots that groups are moved to before the next batch that can. Queries that were `added` and `dropped` by request
-    are remembered with what they were, `modes` are the adaptivity that was asked for while the job ran. Queries that
-    are `retiring` run with the next batch for the last time, because others take their places; `cancelled` migrations
-    never began, and no manifest tells of them yet. `verifications` are of queries of which a copy migrates. Several
-    slots are to share the groups that are `spread`.
+    slots that groups are moved to before the next batch that can. Queries that were `added` by request are remembered
+    with what they were, `texts` says what has become of declared ones, `modes` are the adaptivity that was asked for
+    while the job ran. Queries that are `retiring` run with the next batch for the last time, because others take their
+    places; `cancelled` migrations never began, and no manifest tells of them yet. `verifications` are of queries of
+    which a copy migrates. Several slots are to share the groups that are `spread`.
     """
 
     slots: int
@@ -74,7 +74,7 @@ class JobState:
     wanted: Routing | None = None
     settings: Settings = field(default_factory=Settings)
     added: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    dropped: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, Sequence[str | None]] = field(default_factory=dict)
     modes: dict[str, Mode] = field(default_factory=dict)
     retiring: set[str] = field(default_factory=set)
     cancelled: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class JobState:
             queries=dict(self.queries),
             routes=dict(self.routes),
             added=dict(self.added),
-            dropped=dict(self.dropped),
+            texts=dict(self.texts),
             modes=dict(self.modes),
             retiring=set(self.retiring),
             cancelled={query: list(records) for query, records in self.cancelled.items()},
@@ -137,14 +137,19 @@ class JobState:
         """Knows the queries that were added and dropped as a manifest has them."""
         known = manifest.accounts.items()
         self.added = {name: account.added for name, account in known if account.added is not None}
-        self.dropped = dict(manifest.asked.dropped)
+        self.texts = dict(manifest.asked.texts)
+
+    def current_text(self, name: str, declared: str) -> str | None:
+        """What a text that is declared has become by request: another one, or None if the query was dropped."""
+        was, now = self.texts.get(name, (None, None))
+        return now if was == declared else declared
 
     def leave_out(self, manifest: Manifest) -> None:
         """Goes on from the same manifest without some queries; what was asked for since stays."""
         gone = set() if self.manifest is None else self.manifest.queries.keys() - manifest.queries.keys()
         self.manifest = manifest
         self.added = {name: settings for name, settings in self.added.items() if name not in gone}
-        self.dropped |= {name: cql for name, cql in manifest.asked.dropped.items() if name in gone}
+        self.texts |= {name: texts for name, texts in manifest.asked.texts.items() if name in gone}
 
     def forget_queries(self) -> None:
         """Forgets the queries that were planned, to plan them anew."""
@@ -157,6 +162,7 @@ class JobState:
         self.verifications.forget(name, self.queries)
         del self.queries[name]
         self.added.pop(name, None)
+        self.texts.pop(name, None)
         self.modes.pop(name, None)
         self.faults.forget(name)
 
@@ -164,6 +170,7 @@ class JobState:
         """Makes way for another text: the query that ran retires under the name that the manifest has it by."""
         self.faults.rename(name, aside)
         self.manifest = manifest
+        self.texts.pop(name, None)
         self.queries.pop(name, None)
         if old is not None:
             self.queries[aside] = replace(old, name=aside)

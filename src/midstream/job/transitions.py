@@ -15,7 +15,6 @@ from midstream.job.events import (
     AdaptivityChanged,
     AddingRecorded,
     Committed,
-    DroppingRecorded,
     ErrorPolicySet,
     Event,
     GroupBroughtHome,
@@ -40,6 +39,7 @@ from midstream.job.events import (
     SettingsChanged,
     SlotsDecided,
     StreamsArrive,
+    TextChanged,
     VerifiedMigrationsBegun,
 )
 from midstream.job.migrations.migrating import begin_migration, begin_verified, cancel_migration
@@ -109,9 +109,9 @@ def _of_query(state: JobState, event: QueryEvent) -> tuple[Action, ...]:
             state.leave_out(manifest)
         case AddingRecorded(name, settings):
             state.added[name] = settings
-            state.dropped.pop(name, None)
-        case DroppingRecorded(name, cql):
-            state.dropped[name] = cql
+            state.texts.pop(name, None)
+        case TextChanged(name, declared, text):
+            state.texts[name] = (declared, text)
         case ErrorPolicySet(name, policy):
             state.faults.policies[name] = policy
         case QueryStopped(name, batch, error):

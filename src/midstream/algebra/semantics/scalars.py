@@ -80,10 +80,14 @@ def _definition(call: Call, catalog: Catalog) -> Definition:
 
 def _borrowed(call: Call) -> Definition:
     sql, needed = borrow(call.function, call.args).sql, columns_among(call.args)
+    known: dict[str, Any] = {}  # asking a database costs more than anything else here
 
     def compute(*values: Any) -> Any:
-        columns = [arrow_array([values[i]], call.args[i].type) for i in needed]
-        return python_values(evaluate(sql, columns, call.type, str(call)))[0]
+        asked = repr(values)
+        if asked not in known:
+            columns = [arrow_array([values[i]], call.args[i].type) for i in needed]
+            known[asked] = python_values(evaluate(sql, columns, call.type, str(call)))[0]
+        return known[asked]
 
     return compute
 

@@ -30,6 +30,7 @@ from midstream.cluster.local.embedded import Cut, Stream, batches_and_cuts
 from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
 from midstream.cluster.spark.environment import require_classic
 from midstream.errors import QueryError
+from midstream.job.commands.rewording import DeclaredQuery, Text
 from midstream.job.events import ErrorPolicySet
 from midstream.job.task.ingest import DeadLetters, report
 from midstream.operators.carriers import carried, carrier
@@ -80,7 +81,7 @@ def run_on_spark(
                 session.stream(name, frame, time=declared.time, columns=declared.columns, max_ahead="any")
                 session._declare_lateness(name, declared.lateness)
             session._job.apply(ErrorPolicySet("run", "stop_job"))  # whoever called is told
-            running = session._add("run", query, relation, plan, emit_every, policy=policy)
+            running = session._add(DeclaredQuery(Text("run", query, relation, plan, emit_every), policy))
             if progress is not None:
                 session.on_progress(lambda event: progress(sum(event["rows"].values())))
             _plan_changes(session, changes, starts)

@@ -106,7 +106,8 @@ class Adding:
         core = core_of(plan.query, plan.emission)
         if core is None:
             return None
-        alike = [(q, c) for q in self._others() if (c := self._core(q)) is not None and c.signature == core.signature]
+        staying = (query for query in self._others() if query.name not in self.job.state.retiring)
+        alike = [(q, c) for q in staying if (c := self._core(q)) is not None and c.signature == core.signature]
         if not alike:
             return None
         for query, _ in alike:

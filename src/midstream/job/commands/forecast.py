@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from midstream.adaptation.policy import mode_of
+from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.commands import (
@@ -23,6 +24,7 @@ from midstream.checkpoint.commands import (
     DropQuery,
     Migrate,
     Rebalance,
+    ReplaceQuery,
     Rescale,
     ResumeQuery,
     ScheduleOperators,
@@ -33,7 +35,8 @@ from midstream.distribution.key_classes import ARRIVAL
 from midstream.distribution.move_legality import protocol_named
 from midstream.distribution.routing import Routing
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
-from midstream.job.commands.adding import first_plan
+from midstream.job.commands.adding import Adding, first_plan
+from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
@@ -45,6 +48,7 @@ from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
+from midstream.language import parse
 from midstream.migration.auto import PREFERENCES, Auto, Choice, preference_named
 from midstream.migration.costs import Predictor
 from midstream.migration.predict import predicted, prediction_text
@@ -60,14 +64,12 @@ OFFERED = 12
 """How many plans are offered for a query."""
 
 Record = dict[str, Any]
-Parse = Callable[[str], Relation]
-
 Legal = Callable[[str], tuple[Strategy, bool]]
 """The strategy of a name, and whether both plans lie apart; refuses what would be wrong."""
 
 
-def forecast(job: Job, command: Command, parse: Parse) -> Record:
-    """What a command would do; `parse` binds a query's text to the job's streams."""
+def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
+    """What a command would do; texts of queries are bound to the streams of a catalog."""
     match command:
         case Migrate(name, plan):
             return _migrate(job, query_named(job, name), plan, command.part)
@@ -78,7 +80,9 @@ def forecast(job: Job, command: Command, parse: Parse) -> Record:
         case ScheduleOperators(scheduling):
             return {"from": job.state.settings.scheduling, "to": schedule_of(scheduling).name}
         case AddQuery(name, cql):
-            return _add(job, name, parse(cql), command.plan)
+            return _add(job, name, parse(cql, catalog), command.plan)
+        case ReplaceQuery():
+            return _replace(job, command, catalog)
         case DropQuery(name):
             return _drop(job, query_named(job, name))
         case Rebalance(protocol, by, routing):
@@ -254,6 +258,14 @@ def _add(job: Job, name: str, relation: Relation, wanted: str | None) -> Record:
         "columns": [[field.name, str(field.type)] for field in relation.schema],
         "warnings": list(growth(plan.physical)),
     }
+
+
+def _replace(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
+    old = query_named(job, command.query)
+    relation, withhold = parse(command.cql, catalog), command.incomplete == "withhold"
+    text = Text(old.name, command.cql, relation, command.plan, old.emit_every, old.share, withhold)
+    change = Rewording(job, Adding(job, catalog.functions), catalog).change(text)
+    return {"query": old.name, "plan": change.new.plan.text, "old_results": change.aside, **change.verdict.to_json()}
 
 
 def _drop(job: Job, query: RunningQuery) -> Record:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass
 
+from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation
 from midstream.checkpoint.manifest import Manifest, QueryEntry
@@ -12,7 +15,6 @@ from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.events import QueryReplaced, QueryWithdrawn
 from midstream.job.job import Job
 from midstream.job.queries.replacing import (
-    Difference,
     emits_alike,
     name_of_old,
     other_emission,
@@ -21,8 +23,9 @@ from midstream.job.queries.replacing import (
     with_name_free,
 )
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.verdict import Verdict
 from midstream.language import parse
-from midstream.optimizer.plans import Plan
+from midstream.optimizer.plans import Plan, plan_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,26 @@ class Text:
     plan: Plan | str | None = None
     every: int | None = None
     share: bool = True
+    withhold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredQuery:
+    """A query as a program declares it: how it adapts, and whether it may take the place of another text."""
+
+    text: Text
+    policy: Policy | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A query that takes another's place: how it begins, and the manifest in which the old one goes by another name."""
+
+    new: RunningQuery
+    aside: str
+    freed: Manifest
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +68,8 @@ class Rewording:
     adding: Adding
     catalog: Catalog
 
-    def make_way(self, text: Text, replace: bool) -> bool:
-        """Makes way for a text; says whether it is the same query as the checkpoint has, in other words."""
+    def make_way(self, text: Text, replace: bool) -> tuple[Text, bool]:
+        """Makes way for a text; gives it as it is to be planned, and whether the checkpoint has it in other words."""
         manifest = self.job.manifest
         entry = manifest.queries.get(text.name) if manifest else None
         if (
@@ -55,20 +78,36 @@ class Rewording:
             or (entry.cql == text.cql and emits_alike(text.relation, entry, text.every))
         ):
             self.job.apply(QueryWithdrawn(text.name))
-            return False
+            return text, False
         self._require_rest(manifest, text.name, entry)
         old = self._old(text.name, entry)
         if old is not None and self._is_same(old, text):
             self.job.apply(QueryWithdrawn(text.name))
-            return True
-        fresh = self._fresh(text)
-        difference = Difference.between(manifest, text.name, fresh)
+            return text, True
         if not replace and entry.cql == text.cql:
             raise other_emission(text.name, text.relation, entry.emit_every, text.every)
+        change = self._change(manifest, old, text)
         if not replace:
-            raise refusal(text.name, entry.cql, difference)
-        self._put_aside(manifest, fresh, old, difference)
-        return False
+            raise refusal(text.name, entry.cql, change.verdict)
+        self.job.apply(QueryReplaced(text.name, change.aside, change.freed, old))
+        return dataclasses.replace(text, plan=change.new.plan), False
+
+    def change(self, text: Text) -> Change:
+        """What putting a text in the place of a query would do."""
+        manifest = self.job.manifest
+        entry = manifest.queries.get(text.name) if manifest else None
+        if manifest is None or entry is None:
+            raise JobError(f"query {text.name} has not begun", hint="wait for its first batch")
+        self._require_rest(manifest, text.name, entry)
+        return self._change(manifest, self._old(text.name, entry), text)
+
+    def _change(self, manifest: Manifest, old: RunningQuery | None, text: Text) -> Change:
+        new, aside = self._fresh(text, old), name_of_old(manifest, text.name)
+        freed = with_name_free(manifest, text.name, text.cql, new.plan.text)
+        others = {name: query for name, query in self.job.queries.items() if name != text.name}
+        last = {} if old is None else {aside: dataclasses.replace(old, name=aside)}
+        queries = {**others, **last, text.name: new}
+        return Change(new, aside, freed, Verdict.of(freed, queries, text.name, self.job.state.routing.apart))
 
     def _require_rest(self, manifest: Manifest, name: str, entry: QueryEntry) -> None:
         running = self.job.queries.get(name)
@@ -104,18 +143,13 @@ class Rewording:
             return False
         return same_query(old, new)
 
-    def _fresh(self, text: Text) -> RunningQuery:
+    def _fresh(self, text: Text, old: RunningQuery | None) -> RunningQuery:
+        """The query as it would begin: by the old one's join order, where it has one for it."""
         plan = first_plan(self.job, text.relation, text.plan, text.every)
-        functions = self.catalog.functions
-        made = RunningQuery.of(
-            text.name, text.cql, plan, functions, self.job.state.routes, text.every, bits=self.job.state.group_bits
-        )
-        made.share = text.share
+        if old is not None and text.plan is None and old.plan.text != plan.text:
+            with suppress(MidstreamError):
+                plan = plan_query(text.relation, old.plan.text, text.every)
+        functions, state = self.catalog.functions, self.job.state
+        made = RunningQuery.of(text.name, text.cql, plan, functions, state.routes, text.every, bits=state.group_bits)
+        made.share, made.withhold = text.share, text.withhold
         return made
-
-    def _put_aside(
-        self, manifest: Manifest, new: RunningQuery, old: RunningQuery | None, difference: Difference
-    ) -> None:
-        aside = name_of_old(manifest, new.name)
-        freed = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
-        self.job.apply(QueryReplaced(new.name, aside, freed, old))

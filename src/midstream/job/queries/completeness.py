@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.algebra.quantities import instant
@@ -16,6 +17,40 @@ from midstream.algebra.time import BEGINNING, TimeDomain
 from midstream.checkpoint.manifest import Manifest
 
 log = logging.getLogger(__name__)
+
+
+ALWAYS = -1
+"""The beginning of a window that holds all there is to hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a manifest remembers of a query's sharing.
+
+    `since` says with which batch each of its windows began; `start` from which instant on its results are whole;
+    `whole_at` when all that came before its windows began has ended (None: never). `own`: others hold something else.
+    """
+
+    since: Mapping[str, int]
+    start: int = BEGINNING
+    whole_at: int | None = None
+    own: bool = False
+    inherited: Mapping[str, int] = field(default_factory=dict)
+    shares: tuple[str, ...] = ()
+
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether some window began after rows that it would hold."""
+        return any(batch != ALWAYS for batch in self.since.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """What the manifest says."""
+        return {"since": dict(self.since), "start": self.start, "whole_at": self.whole_at, "own": self.own}
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> Record:
+        """What a manifest said."""
+        return Record(stored["since"], stored["start"], stored["whole_at"], stored["own"])
 
 
 def complete(start: int, lacks_rows: bool, whole_at: int | None, domain: TimeDomain) -> dict[str, Any]:

@@ -49,7 +49,8 @@ def without_query(manifest: Manifest, name: str) -> Manifest:
     left = mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if query_of(q) not in gone})
     if manifest.queries[name].status not in ALIVE or manifest.account(name).added is not None:
         return left
-    return replace(left, asked=replace(left.asked, dropped={**left.asked.dropped, name: manifest.queries[name].cql}))
+    declared, _ = left.asked.texts.get(name, (manifest.queries[name].cql, None))
+    return replace(left, asked=replace(left.asked, texts={**left.asked.texts, name: (declared, None)}))
 
 
 def drop_at_rest(store: CheckpointStore, name: str) -> Manifest:

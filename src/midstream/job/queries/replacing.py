@@ -3,14 +3,14 @@
 Two texts are the same query if, by the plan that runs, both compute the same content under the same column names, keep
 the same states by the same keys, and have their rows in the same slots: then everything goes on, and only the text is
 new. A query that takes another's place starts as any new one does. For the batch that it comes with, the old one still
-runs beside it under another name, so that it can take over the windows that both keep; after that the old one's state
-goes, and its results stay readable under that name.
+runs beside it under another name, so that it can start with what follows from the old one's windows; after that the old
+one's state goes, and its results stay readable under that name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from midstream.algebra.emission import emission_of
@@ -20,6 +20,7 @@ from midstream.checkpoint.names import query_of, renamed_lane
 from midstream.checkpoint.records import QueryAccount
 from midstream.errors import JobError
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.verdict import Verdict
 
 T = TypeVar("T")
 
@@ -59,40 +60,11 @@ def _kept_by(query: RunningQuery) -> list[tuple[int, str, tuple[str, ...], tuple
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What becomes of the states of a query when another takes its place: rows by what they hold."""
-
-    kept: Mapping[str, int]
-    lost: Mapping[str, int]
-
-    @staticmethod
-    def between(manifest: Manifest, name: str, new: RunningQuery) -> Difference:
-        """The states that the checkpoint has of a query, and which of them another keeps too."""
-        held: dict[str, int] = {}
-        for slots in manifest.segments.get(name, {}).values():
-            for entry in (entry for entries in slots.values() for entry in entries):
-                held[entry.state] = held.get(entry.state, 0) + entry.rows
-        wanted = {state.id for box in new.boxes.values() for state in box.states()} if new.share else set()
-        return Difference(
-            {state: rows for state, rows in held.items() if state in wanted},
-            {state: rows for state, rows in held.items() if state not in wanted},
-        )
-
-    def __str__(self) -> str:
-        parts = [f"{kind}: {_shown(states)}" for kind, states in (("kept", self.kept), ("lost", self.lost)) if states]
-        return "; ".join(parts) or "there is no state to keep or lose"
-
-
-def _shown(states: Mapping[str, int]) -> str:
-    return ", ".join(f"{rows:,} rows of {state}" for state, rows in sorted(states.items()))
-
-
-def refusal(name: str, old_text: str, difference: Difference) -> JobError:
+def refusal(name: str, old_text: str, verdict: Verdict) -> JobError:
     """Says that a text cannot be changed just so."""
     return JobError(
         f"query {name} has another text than in the checkpoint, and it is not the same query in other words",
-        detail=f"there it is: {old_text}; state if it were replaced: {difference}",
+        detail=f"there it is: {old_text}; if it were replaced: {verdict}",
         hint="run with --replace (session.query(..., replace=True)) to replace it, or give it another name",
     )
 
@@ -120,7 +92,7 @@ def name_of_old(manifest: Manifest, name: str) -> str:
     return f"{name}@{manifest.batch_id + 1}"
 
 
-def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, difference: Difference) -> Manifest:
+def with_name_free(manifest: Manifest, name: str, cql: str, plan: str) -> Manifest:
     """The manifest in which a query goes by another name, so that another can take its own."""
     old, entry = name_of_old(manifest, name), manifest.queries[name]
     moved = mapped(manifest, lambda by_query: {renamed(q, name, old): value for q, value in by_query.items()})
@@ -138,8 +110,6 @@ def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, differenc
         "start_batch": manifest.batch_id + 1,
         "end_batch": manifest.batch_id + 1,
         "status": "done",
-        "kept": dict(difference.kept),
-        "lost": dict(difference.lost),
         "old_results": old,
     }
     kept = QueryAccount(past.identity, past.results, history=past.history, sharing=past.sharing, removed=past.removed)

@@ -127,6 +127,8 @@ class RunningQuery:
     """The columns of the join that it shares with queries of other selections, if it does."""
     share: bool = True
     """Whether it shares with other queries what it has in common with them."""
+    withhold: bool = False
+    """Whether no result is given that lacks rows from before it began."""
     programs: dict[int, Shipped[Program]] = field(default_factory=dict)
     """Its fragments as they travel, once they have."""
     graph: dict[str, Any] | None = None

@@ -22,47 +22,15 @@ from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.queries.completeness import complete
+from midstream.job.queries.completeness import ALWAYS, Record, complete
+from midstream.job.queries.derived_windows import derived_windows
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, Window
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.kept_windows import probed_alias, probed_token
 from midstream.job.task.shipping import Shipped
-from midstream.job.task.works import BySlot, FragmentWork, Inherited, Member, TaskWork
+from midstream.job.task.works import BySlot, Derived, FragmentWork, Inherited, Member, TaskWork
 from midstream.operators.hops import boundary_after, last_boundary_reaching
 from midstream.operators.shared_graph import Named
-
-ALWAYS = -1
-"""The beginning of a window that holds all there is to hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a manifest remembers of a query's sharing.
-
-    `since` says with which batch each of its windows began; `start` from which instant on its results are whole;
-    `whole_at` when all that came before its windows began has ended (None: never). `own`: others hold something else.
-    """
-
-    since: Mapping[str, int]
-    start: int = BEGINNING
-    whole_at: int | None = None
-    own: bool = False
-    inherited: Mapping[str, int] = field(default_factory=dict)
-    shares: tuple[str, ...] = ()
-
-    @property
-    def lacks_rows(self) -> bool:
-        """Whether some window began after rows that it would hold."""
-        return any(batch != ALWAYS for batch in self.since.values())
-
-    def to_json(self) -> dict[str, Any]:
-        """What the manifest says."""
-        return {"since": dict(self.since), "start": self.start, "whole_at": self.whole_at, "own": self.own}
-
-    @staticmethod
-    def from_json(stored: Mapping[str, Any]) -> Record:
-        """What a manifest said."""
-        return Record(stored["since"], stored["start"], stored["whole_at"], stored["own"])
 
 
 @dataclass
@@ -85,6 +53,7 @@ class SharingPlan:
     def __post_init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.inherited: list[tuple[str, int, str, int, BySlot]] = []
+        self.derived: list[Derived] = []
         for name, query in self.queries.items():
             if name in self._stored:
                 self.records[name] = self._known(query)
@@ -134,12 +103,16 @@ class SharingPlan:
         if shares:
             self._take_over_nodes(query, since, partners)
             start = max([start, *self._take_over_windows(query, since, partners)])
+            start = max([start, *self._derive_windows(query, since, partners)])
         inherited = dict(sorted(since.items()))
         if inherited and start > BEGINNING and isinstance(query.plan.query, ToStream):
             # What changed at an instant shows only to those who also know the instant before.
             start += 1
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
-        return Record(since, start, self._whole_at(query), not shares, inherited, tuple(partners))
+        record = Record(since, start, self._whole_at(query), not shares, inherited, tuple(partners))
+        if query.withhold and record.lacks_rows and record.whole_at is not None:
+            return replace(record, start=max(start, record.whole_at + isinstance(query.plan.query, ToStream)))
+        return record
 
     def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Fingerprint, Record]]:
         """The queries that a new one can start from; what came with it in this batch has nothing yet."""
@@ -183,6 +156,15 @@ class SharingPlan:
                 held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
                 self.inherited.append((query.name, number, window.text, window.port, held))
                 yield self.before.advanced_to.get(other.name, BEGINNING)
+
+    def _derive_windows(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> Iterator[int]:
+        """Finds rows that others keep from which other windows follow; gives how far these had been forgotten."""
+        assert self.before is not None
+        others = [(other, record.since) for other, _, record in self._others(query)]
+        for derived, begun in derived_windows(query, since, others, self.before):
+            since[derived.alias], partners[derived.of] = begun, None
+            self.derived.append(derived)
+            yield self.before.advanced_to.get(derived.of, BEGINNING)
 
     def _donor(self, query: RunningQuery, wanted: Window) -> tuple[RunningQuery, int, Window, Record] | None:
         found = [
@@ -316,6 +298,7 @@ class SharingPlan:
             max(work.advance_to for work in works) if later else self.frontiers[works[0].query],
             works[0].scheduling,
             tuple(inherited.values()),
+            tuple(derived for derived in self.derived if any(work.query == derived.query for work in works)),
         )
 
     def _member(self, work: FragmentWork) -> Member:
@@ -363,6 +346,7 @@ class SharingPlan:
                 "at": None if record.start == BEGINNING else record.start,
                 **complete(record.start, record.lacks_rows, record.whole_at, self.queries[name].plan.query.domain),
                 "inherited": {alias: max(0, batch) for alias, batch in record.inherited.items()},
+                "derived": {d.alias: d.of for d in self.derived if d.query == name},
                 "shares": list(record.shares),
             }
         ]

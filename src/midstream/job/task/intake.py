@@ -96,6 +96,8 @@ class Intake:
         if len(ticks):
             self.report.streams.latest[name] = max(self.report.streams.latest.get(name, BEGINNING), int(ticks.max()))
         chosen = rows if columns is None else rows.select(columns)
+        nulls = self.report.streams.nulls.setdefault(name, [])
+        nulls += [f.name for f, values in zip(chosen.schema, chosen.columns, strict=True) if values.null_count]
         order = total_order(chosen.columns, [ticks])
         accepted, ticks = _arranged(chosen, ticks, order)
         if self.keeps_whole:

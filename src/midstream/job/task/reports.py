@@ -56,6 +56,8 @@ class StreamCounts:
     late_by: dict[str, int] = field(default_factory=dict)
     """How far late rows were behind the register, at most."""
     unusable: dict[str, int] = field(default_factory=dict)
+    nulls: dict[str, list[str]] = field(default_factory=dict)
+    """The columns in which some row had no value, of those that are read."""
     beyond: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     """Rows beyond the reach of a stream that may have gone on there, as spans."""
 

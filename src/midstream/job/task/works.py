@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import Source
 from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
@@ -14,8 +17,9 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Fragment
 from midstream.job.task.lanes import Lane
 from midstream.job.task.shipping import Shipped
-from midstream.operators.elements import Elements
+from midstream.operators.elements import Elements, rows_without_columns
 from midstream.operators.shared_graph import Named
+from midstream.operators.stateless import windowed
 from midstream.optimizer.plans import Plan
 
 BySlot = Mapping[int, Sequence[SegmentEntry]]
@@ -149,6 +153,31 @@ class Inherited:
 
 
 @dataclass(frozen=True, slots=True)
+class Derived:
+    """What a source of a new query starts with: rows that a state of another query, `of`, keeps, in each slot.
+
+    `columns` says where the state has the columns of the source. Its rows begin to be valid at their times, which are
+    the only column that it may lack.
+    """
+
+    query: str
+    alias: str
+    of: str
+    columns: Mapping[str, str]
+    segments: BySlot
+
+    def shaped(self, kept: Elements, source: Source) -> Elements:
+        """Rows of the state as the source would have given them."""
+        time = pa.array(kept.valid_from).view(source.domain.output_type)
+        arrays = [
+            kept.columns.column(self.columns[f.name]) if f.name in self.columns else time.cast(f.type)
+            for f in source.schema
+        ]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=source.schema) if arrays else rows_without_columns(len(kept))
+        return windowed(Elements(rows, kept.valid_from, kept.valid_from + 1), source.window)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskWork:
     """What a task has to do in a batch: a fragment, or those of several queries that are at the same frontier.
 
@@ -160,6 +189,7 @@ class TaskWork:
     advance_to: int
     scheduling: str = "dfs"
     inherited: tuple[Inherited, ...] = ()
+    derived: tuple[Derived, ...] = ()
 
     @staticmethod
     def alone(work: FragmentWork) -> TaskWork:

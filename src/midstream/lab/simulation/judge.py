@@ -19,7 +19,7 @@ from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.sinks import Folder
 from midstream.job.outputs.results import results_of_query
-from midstream.job.queries.sharing_plan import ALWAYS
+from midstream.job.queries.completeness import ALWAYS
 from midstream.lab.simulation.edges import held_by_identity
 from midstream.lab.simulation.run import SimulatedRun
 from midstream.lab.simulation.workload import SCHEMA, STREAMS

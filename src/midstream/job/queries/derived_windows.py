@@ -1,0 +1,207 @@
+"""Windows that a new query can have computed from what others keep of its streams.
+
+An operator that keeps a window keeps rows with their times. So the content of another window of the same stream
+follows from it, if it reaches at least as far back, has lost no row by a condition that the other one lacks, and still
+has all columns but the time, which validity tells. A snapshot depends only on what is valid in it, whatever the query
+makes of it: a query that is given all rows that are still valid in its windows answers for every later instant as if it
+had always run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from midstream.algebra import physical as p
+from midstream.algebra.expressions import Column, Expression, columns_of, conjuncts, substitute
+from midstream.algebra.windows import Range, Unbounded
+from midstream.checkpoint.manifest import Manifest
+from midstream.distribution.fragments import Received
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.task.kept_windows import has_null_keys
+from midstream.job.task.works import Derived
+from midstream.migration.contents import ports_of
+from midstream.operators.box import Box
+
+Conditions = frozenset[str]
+"""Conditions on a stream's rows, as texts in the names of its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """What a state keeps of a stream: rows that meet some conditions, and of each column where the state has it.
+
+    `longest` is for how long (None: for ever); rows with a null in one of the columns `filled` are not among them.
+    """
+
+    alias: str
+    stream: str
+    state: str
+    key: tuple[str, ...]
+    longest: int | None
+    conditions: Conditions
+    columns: Mapping[str, str]
+    filled: frozenset[str]
+
+    def serves(self, wanted: WantedRows, nulls: Collection[str]) -> bool:
+        """Whether the rows that a source would have kept are all among these; columns `nulls` have had some."""
+        longest = wanted.source.longest
+        return (
+            self.stream == wanted.source.stream.name
+            and (self.longest is None or (longest is not None and longest <= self.longest))
+            and self.conditions <= wanted.conditions
+            and self.filled.intersection(nulls) <= wanted.filled
+            and columns_read(wanted.source) <= {*self.columns, wanted.source.stream.time}
+        )
+
+    def columns_of(self, source: p.Source) -> dict[str, str]:
+        """Where the columns of a source are found; a row's time is when it begins to be valid."""
+        return {n: self.columns[_plain(source, n)] for n in source.schema.names if _plain(source, n) in self.columns}
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """What a source of a plan gives, as far as the plan can tell: rows that do not meet `conditions`, or have a null in
+    a column of `filled`, go no further.
+    """
+
+    source: p.Source
+    conditions: Conditions = frozenset()
+    filled: frozenset[str] = frozenset()
+
+
+def derived_windows(
+    query: RunningQuery,
+    known: Collection[str],
+    others: Sequence[tuple[RunningQuery, Mapping[str, int]]],
+    before: Manifest,
+) -> Iterator[tuple[Derived, int]]:
+    """What the windows of a new query start with, but for those `known`, and with which batch these rows began.
+
+    Others come with the batches with which their windows began. What outlives windows, as the newest rows of a key,
+    follows from no window; and a routed join starts empty.
+    """
+    nodes = (node for fragment in query.staged.fragments for node in p.walk_physical(fragment.plan))
+    if query.staged.windows or any(node.outlives_windows for node in nodes):
+        return
+    for fragment in query.staged.fragments:
+        for wanted in wanted_rows(fragment.plan) if fragment.stage == 0 else ():
+            source = wanted.source
+            if source.stream.alias in known:
+                continue
+            nulls = before.streams.nulls.get(source.stream.name, ())
+            found = [
+                (since[kept.alias], other.name, number, kept)
+                for other, since in others
+                for number, kept in _kept_by(other)
+                if kept.serves(wanted, nulls)
+            ]
+            if found:
+                begun, name, number, kept = min(found, key=lambda f: f[0])
+                stored = before.segments.get(name, {}).get(number, {})
+                held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
+                yield Derived(query.name, source.stream.alias, name, kept.columns_of(source), held), begun
+
+
+def _kept_by(query: RunningQuery) -> Iterator[tuple[int, KeptRows]]:
+    """What a query keeps of streams where they arrive, by fragment."""
+    for fragment in query.staged.fragments:
+        if fragment.stage == 0:
+            yield from ((fragment.number, kept) for kept in kept_rows(query.boxes[fragment.number]))
+
+
+def columns_read(source: p.Source) -> frozenset[str]:
+    """The columns of its stream that a source gives."""
+    return frozenset(_plain(source, name) for name in source.schema.names)
+
+
+def kept_rows(box: Box) -> Iterator[KeptRows]:
+    """What the operators of a fragment keep of streams."""
+    for node, operator in zip(box.nodes, box.operators, strict=True):
+        for port, state in ports_of(operator):
+            below = None if port is None else _source_below(node.inputs[port])
+            if below is None:
+                continue
+            source, conditions, columns = below
+            if not isinstance(source.window, Range | Unbounded):
+                continue  # of other windows the validity of a row does not tell its time
+            there = {name: column for column, name in columns.items()}
+            filled = () if has_null_keys(operator, state) else (there[name] for name in state.key if name in there)
+            if not has_null_keys(operator, state) and not set(state.key) <= there.keys():
+                continue
+            yield KeptRows(
+                source.stream.alias,
+                source.stream.name,
+                state.id,
+                state.key,
+                source.longest,
+                conditions,
+                columns,
+                frozenset(filled),
+            )
+
+
+def _source_below(node: p.PhysicalNode) -> tuple[p.Source, Conditions, dict[str, str]] | None:
+    """The source below selections and projections, what rows had to meet, and where its columns are found."""
+    columns = {name: name for name in node.schema.names}
+    predicates: list[Expression] = []
+    while not isinstance(node, p.Source):
+        match node:
+            case p.Filter():
+                predicates += conjuncts(node.predicate)
+            case p.Compute():
+                passed = {c.name: c.expression.name for c in node.columns if isinstance(c.expression, Column)}
+                if any(passed.get(name) != name for predicate in predicates for name in columns_of(predicate)):
+                    return None
+                columns = {passed[name]: there for name, there in columns.items() if name in passed}
+            case _:
+                return None
+        node = node.inputs[0]
+    if isinstance(node, Received):
+        return None
+    conditions = frozenset(_text(node, predicate) for predicate in predicates)
+    return node, conditions, {_plain(node, name): there for name, there in columns.items()}
+
+
+def wanted_rows(plan: p.PhysicalNode) -> Iterator[WantedRows]:
+    """What a fragment would have kept of the streams that it reads."""
+    stack: list[tuple[p.PhysicalNode, tuple[Expression, ...], tuple[str, ...]]] = [(plan, (), ())]
+    while stack:
+        node, predicates, keys = stack.pop()
+        match node:
+            case Received():
+                continue
+            case p.Source():
+                names = frozenset(node.schema.names)
+                own = [predicate for predicate in predicates if columns_of(predicate) <= names]
+                filled = frozenset(_plain(node, name) for name in keys if name in names)
+                yield WantedRows(node, frozenset(_text(node, predicate) for predicate in own), filled)
+            case p.Filter():
+                stack.append((node.input, (*predicates, *conjuncts(node.predicate)), keys))
+            case p.Compute():
+                same = {
+                    c.name for c in node.columns if isinstance(c.expression, Column) and c.expression.name == c.name
+                }
+                known = tuple(predicate for predicate in predicates if columns_of(predicate) <= same)
+                stack.append((node.input, known, tuple(key for key in keys if key in same)))
+            case p.HashJoin() if not node.nulls_equal:
+                stack += [(node.left, (), node.left_key), (node.right, (), node.right_key)]
+            case _:
+                stack += [(child, (), ()) for child in node.inputs]
+
+
+def _text(source: p.Source, predicate: Expression) -> str:
+    return str(
+        substitute(
+            predicate,
+            {
+                name: Column(_plain(source, name), source.schema.field(name).type)
+                for name in columns_of(predicate)
+                if name in source.schema.names
+            },
+        )
+    )
+
+
+def _plain(source: p.Source, name: str) -> str:
+    return name.removeprefix(f"{source.stream.alias}.")

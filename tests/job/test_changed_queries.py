@@ -1,0 +1,170 @@
+"""A query takes another's place, at any moment: what follows from rows that are kept is there at once.
+
+From the instant on that the history promises, results equal the oracle's of the new text over all rows since the
+beginning.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from tests.job.many import Many
+from tests.job.test_replacing import clipped, reword
+
+import midstream as ms
+from midstream.api import ask
+from midstream.checkpoint.commands import DropQuery, ReplaceQuery
+from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.cluster.listener import carry_out
+
+WIDE = "SELECT A.k, A.v, B.v AS w FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
+PAIRS = {
+    "narrower windows": (WIDE, "SELECT A.k, A.v, B.v AS w FROM A [RANGE 25], B [RANGE 13] WHERE A.k = B.k", True),
+    "another condition": (WIDE, WIDE + " AND A.v > 3 AND B.v < 9", True),
+    "a condition more": (WIDE + " AND A.v > 3", WIDE + " AND A.v > 3 AND A.v < 7", True),
+    "a condition less": (WIDE + " AND A.v > 3", WIDE, False),
+    "fewer columns": (WIDE, "SELECT B.v AS w FROM A [RANGE 40], B [RANGE 30] WHERE A.k = B.k", True),
+    "a wider window": (WIDE, "SELECT A.k, A.v, B.v AS w FROM A [RANGE 50], B [RANGE 40] WHERE A.k = B.k", False),
+    "groups": (WIDE, "SELECT k, COUNT(*) AS n, MAX(v) AS m FROM A [RANGE 30] GROUP BY k", True),
+    "tumbling": (WIDE, "SELECT k, SUM(v) AS s FROM B [TUMBLE 20] GROUP BY k", True),
+    "another key": (WIDE, "SELECT A.k, B.k AS j FROM A [RANGE 20], B [RANGE 20] WHERE A.v = B.v", True),
+    "distinct": (WIDE, "SELECT DISTINCT A.v FROM A [RANGE 33], B [RANGE 33] WHERE A.k = B.k", True),
+    "no operator that keeps": (WIDE, "SELECT v FROM A [RANGE 35] WHERE v > 5", True),
+    "the stream as it is": (WIDE, "SELECT * FROM A [RANGE 35]", True),
+    "changes": (WIDE, "SELECT ISTREAM k, COUNT(*) AS n FROM A [RANGE 30] GROUP BY k", True),
+    "outer": (WIDE, "SELECT A.v, B.v AS w FROM A [RANGE 20] LEFT JOIN B [RANGE 20] ON A.k = B.k", True),
+    "a difference": (WIDE, "SELECT v FROM A [RANGE 20] EXCEPT SELECT v FROM B [RANGE 30]", True),
+    "a join more": (
+        "SELECT A.v, B.v AS w FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
+        " UNION ALL SELECT C.v, A.v AS w FROM A [RANGE 40], C [RANGE 40] WHERE A.k = C.k",
+        "SELECT A.v, B.v AS w, C.v AS x FROM A [RANGE 30], B [RANGE 40], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k",
+        True,
+    ),
+    "another alias": (WIDE, "SELECT x.v FROM A [RANGE 10] AS x, A [RANGE 20] AS y WHERE x.v = y.v AND x.k < y.k", True),
+    "the newest rows": (WIDE, "SELECT k, v FROM A [PARTITION BY k ROWS 2]", False),
+}
+
+
+def streams(seed: int, nulls: bool, rows: int = 60, last: int = 160) -> dict[str, pa.Table]:
+    numbers = np.random.default_rng(seed)
+
+    def table() -> pa.Table:
+        keys = numbers.integers(0, 5, rows)
+        columns = {"k": pa.array(keys, mask=(keys == 4) & nulls), "v": numbers.integers(0, 12, rows)}
+        return pa.table({**columns, "ts": np.sort(numbers.integers(0, last, rows))})
+
+    return {name: table() for name in "ABC"}
+
+
+def changed(
+    name: str, seed: int, folder: Path, slots: int, nulls: bool = False
+) -> tuple[Mapping[str, Any], pa.Table, pa.Table]:
+    old, new, _ = PAIRS[name]
+    rng, tables = random.Random(seed), streams(seed, nulls)
+    catalog = ask("SELECT A.k FROM A [RANGE 1], B [RANGE 1], C [RANGE 1]", tables).catalog
+    many = Many(catalog=catalog, folder=folder, slots=slots)
+    many.add("q", old)
+    parts = many.cut(tables, 20)
+    at = rng.randint(3, len(parts) - 3)
+    for number, part in enumerate(parts):
+        if number == at:
+            reword(many, new, replace=True)
+        if number == at + 1 and rng.random() < 0.5:
+            aside = next(n for n in many.manifest.queries if n.startswith("q@"))
+            many = Many(catalog=catalog, folder=folder, slots=slots)
+            many.driver.queries.pop(aside, None)
+        many.batch(part)
+    many.batch({}, end=True)
+    record = next(r for r in many.history("q") if r.get("event") == "started")
+    return record, many.table("q"), ms.reference(new, tables)
+
+
+def later(table: pa.Table, start: int) -> pa.Table:
+    if "ts" in table.column_names:
+        return table.filter(pc.greater_equal(table["ts"], start))
+    return clipped(table, start)
+
+
+def require_right(name: str, seed: int, folder: Path, slots: int, nulls: bool = False) -> None:
+    record, got, expected = changed(name, seed, folder, slots, nulls)
+    whole = record["complete_from"]
+    if not nulls:
+        assert (record["complete"] == "all results are complete") == PAIRS[name][2]
+    if whole is not None:
+        difference = ms.snapshot_equal(later(got, whole), later(expected, whole))
+        assert difference, f"{difference}"
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_follows_from_kept_rows_is_there_at_once(name, tmp_path):
+    require_right(name, len(name), tmp_path, slots=1 + len(name) % 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_promise_is_kept_whatever_the_rows_are(name, seed, tmp_path):
+    require_right(name, seed, tmp_path, slots=1 + seed % 3, nulls=seed % 2 == 1)
+
+
+@pytest.mark.parametrize(("name", "complete"), [("groups", False), ("narrower windows", True)])
+def test_rows_that_a_join_could_not_use_are_missed_only_where_they_count(name, complete, tmp_path):
+    record, got, expected = changed(name, 5, tmp_path, 2, nulls=True)
+    assert (record["complete"] == "all results are complete") == complete
+    assert ms.snapshot_equal(later(got, record["complete_from"]), later(expected, record["complete_from"]))
+
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
+COUNTS = "SELECT k, COUNT(*) AS n FROM A [RANGE 30] GROUP BY k"
+LONGER = "SELECT k, COUNT(*) AS n FROM A [RANGE 50] GROUP BY k"
+
+
+def declared(folder: Path, cql: str = COUNTS) -> CheckpointSession:
+    session = CheckpointSession(None, checkpoint=str(folder), on="local", slots=2)
+    session.stream("A", SCHEMA)
+    session.query("q", cql)
+    return session.start()
+
+
+def pushed(session: CheckpointSession, first: int, last: int) -> None:
+    for ts in range(first, last):
+        session.push("A", [{"k": ts % 3, "v": ts, "ts": ts}])
+
+
+def test_a_text_that_was_replaced_by_request_stays_whatever_is_declared(tmp_path):
+    session = declared(tmp_path)
+    pushed(session, 0, 5)
+    new = COUNTS.replace("30", "20")
+    told = carry_out(session, ReplaceQuery("q", new))
+    assert [window["how"] for window in told["windows"]] == ["derived"]
+    pushed(session, 5, 8)
+    session.stop()
+    session = declared(tmp_path)
+    assert session.queries["q"].cql == new
+    carry_out(session, DropQuery("q"))
+    pushed(session, 8, 10)
+    session.stop()
+    session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=2)
+    assert session.was_dropped("q", COUNTS) and not session.was_dropped("q", new)
+
+
+def test_results_that_lack_rows_are_withheld_if_so_declared(tmp_path):
+    session = declared(tmp_path)
+    pushed(session, 0, 45)
+    told = session.replace("q", LONGER, incomplete="withhold", dry_run=True)
+    assert told["complete_from"] == 44 + 51 and session.queries["q"].cql == COUNTS
+    session.replace("q", LONGER, incomplete="withhold")
+    pushed(session, 45, 130)
+    session.finish()
+    rows = [{"k": ts % 3, "v": ts, "ts": ts} for ts in range(130)]
+    got, expected = session.results("q"), ms.reference(LONGER, {"A": pa.Table.from_pylist(rows)})
+    session.stop()
+    assert min(got["valid_from"].to_pylist()) >= 95
+    assert ms.snapshot_equal(got, clipped(expected, 95))
