@@ -11,6 +11,7 @@ MOST_LINES = 400
 MOST_FIELDS = 15
 WIDER = {
     "cluster/options.py SessionOptions",  # has a field for each parameter of `Session`
+    "checkpoint/records.py Streams",  # has a field for each thing that a manifest says of streams
 }
 
 
