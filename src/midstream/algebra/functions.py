@@ -41,6 +41,7 @@ from midstream.algebra.types import (
     DOUBLE,
     INTEGER,
     TEXT,
+    as_number,
     common_type,
     is_nested,
     is_number,
@@ -133,13 +134,12 @@ def _count(types: Types) -> Signature:
 
 def _sum(types: Types) -> Signature:
     counted("sum", types, 1, 1)
-    type_ = plain(types[0])
+    type_ = as_number(types[0])
     if kind.is_decimal(type_):
         wide = wide_decimal(scale_of(type_))
         return Signature((wide,), wide)
     if not is_number(type_):
-        hint = "count the true ones with count(*) FILTER (WHERE …)" if kind.is_boolean(type_) else None
-        raise refuse("sum", types, hint or "it takes a number")
+        raise refuse("sum", types, "it takes a number")
     wide = DOUBLE if kind.is_floating(type_) else INTEGER
     return Signature((wide,), wide)
 
@@ -147,10 +147,10 @@ def _sum(types: Types) -> Signature:
 def _moment(function: str) -> Rule:
     def rule(types: Types) -> Signature:
         counted(function, types, 1, 1)
-        if not is_number(plain(types[0])):
+        if not is_number(as_number(types[0])):
             raise refuse(function, types, "it takes a number")
         # What comes of integers comes of their exact sums, so they stay integers on the way in.
-        exact = kind.is_integer(plain(types[0]))
+        exact = kind.is_integer(as_number(types[0]))
         return Signature((pa.int64() if exact else DOUBLE,), DOUBLE)
 
     return rule
@@ -232,6 +232,7 @@ SYNONYMS: Mapping[str, str] = {
     **{f"array_{verb}": f"list_{verb}" for verb in ("append", "prepend", "distinct", "position", "reverse", "slice")},
     **{f"array_{verb}": f"list_{verb}" for verb in ("min", "max", "sum", "intersect", "extract")},
     "array": "list_value",
+    "struct_pack": "named_struct",
     "map_from_arrays": "map",
     **dict.fromkeys(("element_at", "list_element"), "subscript"),
 }

@@ -16,11 +16,13 @@ from midstream.algebra.types import (
     DURATION,
     INTEGER,
     TEXT,
+    as_number,
     common_type,
     comparable_type,
     is_instant,
     is_nested,
     is_number,
+    mixed_type,
     plain,
     scale_of,
     show_type,
@@ -68,6 +70,9 @@ def arithmetic(function: str) -> Rule:
         if temporal is not None:
             return temporal
         known = [plain(t) for t in types if not kind.is_null(t)]
+        if known and all(map(kind.is_string, known)):
+            raise refuse(function, types, _arithmetic_hint(function, known))
+        known = [as_number(t) for t in known]
         if not all(map(is_number, known)):
             raise refuse(function, types, _arithmetic_hint(function, known))
         if function == "/":
@@ -75,7 +80,7 @@ def arithmetic(function: str) -> Rule:
         if any(map(kind.is_floating, known)):
             return Signature((DOUBLE, DOUBLE), DOUBLE)
         if any(map(kind.is_decimal, known)):
-            return _decimal_arithmetic(function, types)
+            return _decimal_arithmetic(function, tuple(map(as_number, types)))
         return Signature((INTEGER, INTEGER), INTEGER)
 
     return rule
@@ -104,7 +109,7 @@ def _temporal(function: str, types: Types) -> Signature | None:
         return Signature((DURATION, moved), moved)
     if kind.is_duration(a) and kind.is_duration(b):
         return Signature((DURATION, DURATION), DURATION)
-    if function == "-" and is_instant(a) and is_instant(b):
+    if function == "-" and is_instant(a) and is_instant(b) and not (kind.is_date(a) and kind.is_date(b)):
         both = common_type(_as_timestamp(a), _as_timestamp(b))
         return None if both is None else Signature((both, both), DURATION)
     return None
@@ -174,7 +179,7 @@ def alike(function: str, least: int, most: int | None) -> Rule:
         counted(function, types, least, most)
         if function == "coalesce" and all(t == types[0] for t in types) and not kind.is_null(types[0]):
             return Signature(types, types[0])
-        both = _shared(function, types, f"{function} needs values of one type, not {{0}} and {{1}}")
+        both = _shared(function, types, f"{function} needs values of one type, not {{0}} and {{1}}", mixed_type)
         return Signature((both,) * len(types), both)
 
     return rule
@@ -193,10 +198,9 @@ def logic(function: str, most: int | None) -> Rule:
 
 
 def require_condition(type_: pa.DataType, clause: str) -> None:
-    """Refuses anything but a boolean where a condition is wanted."""
-    if not (kind.is_boolean(type_) or kind.is_null(type_)):
-        hint = "compare it, for instance with <> 0" if is_number(type_) else "write a comparison"
-        raise QueryError(f"{clause} needs a condition, not {show_type(type_)}", hint=hint)
+    """Refuses anything but a truth, or a number, which is true unless it is zero, where a condition is wanted."""
+    if not (kind.is_boolean(type_) or kind.is_null(type_) or is_number(type_)):
+        raise QueryError(f"{clause} needs a condition, not {show_type(type_)}", hint="write a comparison")
 
 
 def anything(function: str, result: pa.DataType) -> Rule:
@@ -219,7 +223,7 @@ def number(function: str, decimal: Callable[[pa.DataType], pa.DataType], most: i
 
     def rule(types: Types) -> Signature:
         counted(function, types, 1, most)
-        first = plain(types[0])
+        first = as_number(types[0])
         if not (is_number(first) or kind.is_null(first)):
             raise refuse(function, types, "it takes a number")
         if len(types) == 2 and not (kind.is_integer(types[1]) or kind.is_null(types[1])):
@@ -242,8 +246,8 @@ def negation(types: Types) -> Signature:
 
 _ACCEPTS: dict[pa.DataType, Callable[[pa.DataType], bool]] = {
     TEXT: lambda type_: bool(kind.is_string(type_) or kind.is_boolean(type_) or is_number(type_) or is_instant(type_)),
-    INTEGER: kind.is_integer,
-    DOUBLE: is_number,
+    INTEGER: lambda type_: is_number(as_number(type_)),
+    DOUBLE: lambda type_: is_number(as_number(type_)),
     BOOLEAN: kind.is_boolean,
 }
 
@@ -292,7 +296,7 @@ def clock(function: str, result: pa.DataType, of_dates: bool = True) -> Rule:
 
 def _instant(function: str, types: Types, type_: pa.DataType, of_dates: bool = True) -> pa.DataType:
     type_ = plain(type_)
-    if kind.is_null(type_):
+    if kind.is_null(type_) or kind.is_string(type_):
         return pa.timestamp("us")
     if not is_instant(type_):
         raise refuse(function, types, "it takes a date or a timestamp")

@@ -37,6 +37,22 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def mixed_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type in which values of both can be given: anything plain beside a text is a text.
+
+    >>> mixed_type(pa.int32(), pa.string())
+    DataType(string)
+    """
+    text = any(kind.is_string(plain(t)) for t in (a, b))
+    return TEXT if text and not any(is_nested(t) or kind.is_binary(plain(t)) for t in (a, b)) else common_type(a, b)
+
+
+def as_number(type_: pa.DataType) -> pa.DataType:
+    """The type in which a value is calculated with: truths are 0 and 1, texts are read."""
+    type_ = plain(type_)
+    return INTEGER if kind.is_boolean(type_) else DOUBLE if kind.is_string(type_) else type_
+
+
 def comparable_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """The type in which values of both are compared: a text is read as what it is compared with.
 

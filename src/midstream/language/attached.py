@@ -26,10 +26,12 @@ from midstream.algebra.expressions import (
     columns_of,
     conjunction,
     substitute,
+    walk,
 )
-from midstream.algebra.plan import Aggregate, Join, JoinKind, Relation
+from midstream.algebra.plan import Aggregate, Join, JoinKind, Project, Relation
 from midstream.algebra.types import BOOLEAN, INTEGER
 from midstream.language.aggregates import Aggregates
+from midstream.language.nested import distinct
 from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
@@ -54,13 +56,14 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """The inside of a sub-query: its tuples, what it gives of each, and equalities with the query around it."""
+    """The inside of a sub-query: its tuples, what it gives of each, equalities with the query around it, other ties."""
 
     relation: Relation
     scope: Scope | None
     outputs: list[Expression]
     aggregates: Aggregates
     ties: list[tuple[Expression, Expression]]
+    others: list[Expression]
 
 
 @dataclass
@@ -68,6 +71,7 @@ class Attachments:
     """The sub-queries that the values of one clause hold, and the joins that bring them."""
 
     binder: QueryBinder
+    select: exp.Select
     environment: Environment
     waiting: list[Attachment] = field(default_factory=list)
 
@@ -164,7 +168,7 @@ class Attachments:
                 bound = self.binder.query(query, self.environment)
             alias = binding.alias("query", query)
             bound = rename(bound, {name: f"{alias}.{name}" for name in bound.schema.names})
-            return Inside(bound, None, [Column(f.name, f.type) for f in bound.schema], aggregates, [])
+            return Inside(bound, None, [Column(f.name, f.type) for f in bound.schema], aggregates, [], [])
         assert isinstance(query, exp.Select)
         inner = Scope(binding, outer=scope)
         with binding.inside(scope):
@@ -174,21 +178,9 @@ class Attachments:
             outputs = [value for _, value in self.binder.items(query, values)]
         if aggregates.calls:
             outputs = [aggregates.over_groups(value, values.places) for value in outputs]
-        return Inside(relation, inner, outputs, aggregates, [self._tie(c, relation, query) for c in correlated])
-
-    def _tie(self, condition: Expression, inside: Relation, node: Node) -> tuple[Expression, Expression]:
-        """An equality of something around the sub-query with something in it."""
-        names = set(inside.schema.names)
-        if isinstance(condition, Call) and condition.function == "=":
-            for outer, inner in (condition.args, condition.args[::-1]):
-                if columns_of(inner) <= names and not columns_of(outer) & names:
-                    return outer, inner
-        raise self.binder.binding.error(
-            "a sub-query that is a value can only be tied to the query around it by equalities",
-            node,
-            detail=f"this is none: {condition}",
-            hint="join with it in FROM",
-        )
+        ties = [_tie(condition, relation) for condition in correlated]
+        others = [c for c, tie in zip(correlated, ties, strict=True) if tie is None]
+        return Inside(relation, inner, outputs, aggregates, [tie for tie in ties if tie is not None], others)
 
     def _attach(
         self,
@@ -201,16 +193,63 @@ class Attachments:
         """Has the aggregates of a sub-query joined; the values of their columns."""
         binding = self.binder.binding
         require_window(binding, inside.relation, "a sub-query")
-        keys = [Named(f"key_{i}", inner) for i, (_, inner) in enumerate(ties)]
         alias = binding.alias("query", node)
-        grouped = Aggregate(inside.relation, tuple(keys), tuple(calls))
+        read = [part for named in calls for part in (*named.call.args, named.call.where) if part is not None]
+        relation, met = self._met(around, inside, [*read, *(inner for _, inner in ties)], alias, node)
+        there: dict[str, Expression] = {column.name: to for column, to in met.items()}
+        calls = [NamedAggregate(one.name, _substituted(one.call, there)) for one in calls]
+        keys = [Named(f"key_{i}", substitute(inner, there)) for i, (_, inner) in enumerate(ties)]
+        keys += [Named(f"met_{i}", column) for i, column in enumerate(met.values())]
+        grouped = Aggregate(relation, tuple(keys), tuple(calls))
         relation = rename(grouped, {name: f"{alias}.{name}" for name in grouped.schema.names})
         on = []
-        for key, (outer, _) in zip(keys, ties, strict=True):
+        outsides = [*((outer, "=") for outer, _ in ties), *((column, "is_not_distinct_from") for column in met)]
+        for key, (outer, word) in zip(keys, outsides, strict=True):
             sides = [outer, Column(f"{alias}.{key.name}", key.expression.type)]
-            on.append(around.call("=", sides, [node, node], node))
+            on.append(around.call(word, sides, [node, node], node))
         self.waiting.append(Attachment(relation, tuple(on), frozenset(relation.schema.names)))
         return {call.name: _brought(f"{alias}.{call.name}", call.call) for call in calls}
+
+    def _met(
+        self, around: ScalarBinder, inside: Inside, read: list[Expression], alias: str, node: Node
+    ) -> tuple[Relation, dict[Column, Column]]:
+        """The tuples of a sub-query with the values around it that they meet, where more than equalities tie them.
+
+        The values are those of the columns that the sub-query names, each combination once; which column is where.
+        """
+        inner = set(inside.relation.schema.names)
+        parts = (part for one in (*inside.others, *read) for part in walk(one))
+        named = {part.name: part for part in parts if isinstance(part, Column) and part.name not in inner}
+        if not named:
+            return inside.relation, {}
+        binding, again = self.binder.binding, Scope(self.binder.binding)
+        outside = self.binder.tuples(self.select.copy(), again, self.environment)
+        pairs = zip(around.scope.sources, again.sources, strict=False)
+        columns = [zip(one.columns.values(), two.columns.values(), strict=True) for one, two in pairs]
+        same = {here.name: there for both in columns for here, there in both}
+        if not named.keys() <= same.keys():
+            raise binding.error("a sub-query that is a value can only name columns of the query around it", node)
+        require_window(binding, outside, "a sub-query")
+        found = {c: Column(f"{alias}#met_{i}", c.type) for i, c in enumerate(named.values())}
+        values = distinct(Project(outside, tuple(Named(to.name, same[c.name]) for c, to in found.items())))
+        moved: dict[str, Expression] = {c.name: to for c, to in found.items()}
+        on = conjunction([substitute(condition, moved) for condition in inside.others])
+        return Join(values, inside.relation, on), found
+
+
+def _substituted(call: AggregateCall, by_name: dict[str, Expression]) -> AggregateCall:
+    where = None if call.where is None else substitute(call.where, by_name)
+    return replace(call, args=tuple(substitute(a, by_name) for a in call.args), where=where)
+
+
+def _tie(condition: Expression, inside: Relation) -> tuple[Expression, Expression] | None:
+    """An equality of something around a sub-query with something in it, if it is one."""
+    names = set(inside.schema.names)
+    if isinstance(condition, Call) and condition.function == "=":
+        for outer, inner in (condition.args, condition.args[::-1]):
+            if columns_of(inner) <= names and not columns_of(outer) & names:
+                return outer, inner
+    return None
 
 
 def _alone(query: Node, catalog: Catalog) -> Node | None:

@@ -49,6 +49,7 @@ from midstream.language.subqueries import (
     has_aggregate,
     has_over,
     is_correlated,
+    move_conditions,
     subquery_condition,
 )
 from midstream.language.text import read
@@ -155,7 +156,7 @@ class QueryBinder:
         scope = Scope(self.binding)
         relation = self.tuples(node, scope, environment)
         relation, _ = self.where(node, relation, scope, environment)
-        aggregates, attached = Aggregates(self.binding), Attachments(self, environment)
+        aggregates, attached = Aggregates(self.binding), Attachments(self, node, environment)
         overs = Overs(self.binding, node.args.get("windows") or ())
         binder = ScalarBinder(self.binding, scope, "SELECT", aggregates, attached, overs)
         binder.unnests = unnests = Unnests(self.binding)
@@ -209,6 +210,7 @@ class QueryBinder:
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
         """The relation of FROM."""
+        move_conditions(node)
         return SourceBinder(self.binding, environment, self).bind(node, scope)
 
     def lateral(self, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind) -> Project:
@@ -225,7 +227,7 @@ class QueryBinder:
         kept: list[Expression] = []
         correlated: list[Expression] = []
         subqueries: list[SubqueryCondition] = []
-        attached = Attachments(self, environment)
+        attached = Attachments(self, node, environment)
         binder = ScalarBinder(self.binding, scope, "WHERE", subqueries=attached)
         for part in flatten(clause.this, exp.And):
             condition = subquery_condition(part)

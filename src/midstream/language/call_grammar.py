@@ -58,12 +58,23 @@ class CallGrammar(OverGrammar):
         return self._after_call(made)
 
     def _arguments(self, token: Token) -> list[Node]:
+        if token.text.upper() == "STRUCT_PACK":
+            return self._named_arguments()
         arguments = self.values()
         if token.text.upper() in ("SUBSTRING", "SUBSTR") and self.take(TokenType.FROM):
             arguments.append(self.value())
             if self.take_word("FOR"):
                 arguments.append(self.value())
         return arguments
+
+    def _named_arguments(self) -> list[Node]:
+        """`a := 1, b := 2`: names and values in turn."""
+        found: list[Node] = []
+        while not found or self.take(TokenType.COMMA):
+            name = self.identifier("a name")
+            self.need(TokenType.COLON_EQ, ":=")
+            found += [exp.Literal(this=name.name, is_string=True), self.value()]
+        return found
 
     def _nulls(self, made: Node) -> None:
         """`IGNORE NULLS` or `RESPECT NULLS`."""
@@ -138,9 +149,36 @@ class CallGrammar(OverGrammar):
     def type_name(self) -> TypeName:
         """The name of a type, with its parameters."""
         token = self._curr
+        made = self._base_type()
+        while self.peek(TokenType.L_BRACKET) and self._next.token_type in (TokenType.R_BRACKET, TokenType.NUMBER):
+            self._advance(2 if self._next.token_type == TokenType.R_BRACKET else 3)
+            made = at(TypeName(this="LIST", expressions=[made]), token)
+        return made
+
+    def _nested_type(self, name: str, token: Token) -> TypeName:
+        """`ARRAY<INT>`, `MAP(INT, TEXT)`, `STRUCT(a INT, b TEXT)`."""
+        closing = TokenType.GT if self.peek(TokenType.LT) else TokenType.R_PAREN
+        self._advance()
+        parts: list[Node] = []
+        while not parts or self.take(TokenType.COMMA):
+            field = self.identifier("a field's name").name if name == "STRUCT" else ""
+            self.take(TokenType.COLON)
+            part = self.type_name()
+            part.set("name", field)
+            parts.append(part)
+        self.need(closing, "> or )")
+        return at(TypeName(this="LIST" if name == "ARRAY" else name, expressions=parts), token)
+
+    def _base_type(self) -> TypeName:
+        token = self._curr
         name = self.identifier("a type name").name.upper()
+        name = {"ROW": "STRUCT", "LIST": "ARRAY"}.get(name, name)
+        if name in ("ARRAY", "MAP", "STRUCT") and self.peek(TokenType.LT, TokenType.L_PAREN):
+            return self._nested_type(name, token)
         if name == "DOUBLE":
             self.take_word("PRECISION")
+        if name in ("CHARACTER", "CHAR"):
+            self.take_word("VARYING")
         parameters = []
         if self.take(TokenType.L_PAREN):
             parameters.append(self.need(TokenType.NUMBER, "a number").text)

@@ -20,7 +20,7 @@ from midstream.language.binding import nearest
 from midstream.language.call_grammar import UNITS
 from midstream.language.elsewhere import INSTEAD
 from midstream.language.formats import directives
-from midstream.language.literals import coerce
+from midstream.language.literals import TYPES, coerce
 from midstream.language.nodes import Node, place
 from midstream.language.over import Overs
 from midstream.language.text import read_value
@@ -81,10 +81,19 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
         return Call(user.name, tuple(binder.bind(a) for a in node.expressions), user.returns)
     if user is not None or name in AGGREGATES:
         return _aggregate(binder, node, name)
+    if not built_in and written.upper() in TYPES and len(node.expressions) == 1:
+        to = at_same(exp.DataType(this=written.upper(), expressions=[]), node)
+        return binder.bind(at_same(exp.Cast(this=node.expressions[0], to=to), node))
     if not built_in:
         raise _unknown_function(binder, node)
     _plain_call(binder, node)
     return _conditional(binder, node) if name == "if" else _built_in(binder, name, node)
+
+
+def at_same(made: Node, node: Node) -> Node:
+    """A node in the place of another."""
+    made.meta["start"] = place(node)
+    return made
 
 
 def _in_place(binder: ValueBinder, function: SqlFunction, node: exp.Anonymous) -> Node:

@@ -25,7 +25,8 @@ def bind_cast(binder: ValueBinder, node: exp.Cast) -> Expression:
             return typed
     bound = binder.bind(inner)
     if (function := _borrowed(bound.type, type_, name.this)) is not None and not attempt:
-        return binder.call(function, [bound], [inner], node)
+        arguments = [bound, Literal(None, type_)] if function == "as_type" else [bound]
+        return binder.call(function, arguments, [inner] * len(arguments), node)
     if kind.is_null(bound.type):
         return Literal(None, type_)
     if bound.type == type_:
@@ -39,6 +40,8 @@ def _borrowed(source: pa.DataType, target: pa.DataType, name: str) -> str | None
     """The function that casts where the language has no cast of its own."""
     if kind.is_null(source):
         return None
+    if kind.is_nested(target) and source != target:
+        return "as_type"
     if name in ("UUID", "JSON", "JSONB") and not kind.is_nested(source):
         return "as_uuid" if name == "UUID" else "as_json"
     if kind.is_time(target) and source != target:

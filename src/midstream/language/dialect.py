@@ -27,6 +27,10 @@ class CQL(Dialect):
         COMMANDS: ClassVar = set()
         KEYWORDS: ClassVar = {
             "==": TokenType.EQ,
+            "<=>": TokenType.NULLSAFE_EQ,
+            "~*": TokenType.IRLIKE,
+            "**": TokenType.DSTAR,
+            ":=": TokenType.COLON_EQ,
             "::": TokenType.DCOLON,
             "||": TokenType.DPIPE,
             "->>": TokenType.DARROW,

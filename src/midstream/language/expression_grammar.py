@@ -6,51 +6,31 @@ shape of the tree says the same.
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.language.call_grammar import CallGrammar
 from midstream.language.grammar import NAMES
 from midstream.language.nodes import Node, at
+from midstream.language.operator_tables import (
+    BINARY,
+    CALLED,
+    CLAUSES,
+    CONCATENATION,
+    ESCAPES,
+    FUNCTION_WORDS,
+    NEGATABLE,
+    NOT,
+    POSTFIX,
+    SHIFTS,
+    SIGN,
+    STARTS_OPERAND,
+    WINDOW_WORDS,
+    WORDS,
+)
 from midstream.language.over_grammar import PREDICATE
-
-OR, AND, NOT = 1, 2, 3
-CONCATENATION, SUM, PRODUCT, SIGN = 5, 6, 7, 8
-
-BINARY: dict[TokenType, tuple[int, type[exp.Expression]]] = {
-    TokenType.OR: (OR, exp.Or),
-    TokenType.AND: (AND, exp.And),
-    TokenType.EQ: (PREDICATE, exp.EQ),
-    TokenType.NEQ: (PREDICATE, exp.NEQ),
-    TokenType.LT: (PREDICATE, exp.LT),
-    TokenType.LTE: (PREDICATE, exp.LTE),
-    TokenType.GT: (PREDICATE, exp.GT),
-    TokenType.GTE: (PREDICATE, exp.GTE),
-    TokenType.LIKE: (PREDICATE, exp.Like),
-    TokenType.ILIKE: (PREDICATE, exp.ILike),
-    TokenType.TILDE: (PREDICATE, exp.RegexpLike),
-    TokenType.DPIPE: (CONCATENATION, exp.DPipe),
-    TokenType.ARROW: (CONCATENATION, exp.JSONExtract),
-    TokenType.DARROW: (CONCATENATION, exp.JSONExtractScalar),
-    TokenType.AMP: (CONCATENATION, exp.BitwiseAnd),
-    TokenType.PIPE: (CONCATENATION, exp.BitwiseOr),
-    TokenType.PLUS: (SUM, exp.Add),
-    TokenType.DASH: (SUM, exp.Sub),
-    TokenType.STAR: (PRODUCT, exp.Mul),
-    TokenType.SLASH: (PRODUCT, exp.Div),
-    TokenType.DIV: (PRODUCT, exp.IntDiv),
-    TokenType.MOD: (PRODUCT, exp.Mod),
-}
-
-POSTFIX = {TokenType.IS: PREDICATE, TokenType.IN: PREDICATE, TokenType.BETWEEN: PREDICATE, TokenType.NOT: PREDICATE}
-
-NEGATABLE = (TokenType.IN, TokenType.BETWEEN, TokenType.LIKE, TokenType.ILIKE)
-
-FUNCTION_WORDS = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.LEFT, TokenType.RIGHT})
-
-WINDOW_WORDS = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "HOP", "TUMBLE", "PARTITION")
-
-CLAUSES = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ALIAS})
 
 
 class ExpressionGrammar(CallGrammar):
@@ -64,7 +44,9 @@ class ExpressionGrammar(CallGrammar):
         """Whether a query comes next."""
         if self.peek_word("VALUES"):
             return self._next.token_type == TokenType.L_PAREN
-        return self.peek(TokenType.SELECT) or (self.peek(TokenType.WITH) and self._next.token_type in NAMES)
+        return self.peek(TokenType.SELECT, TokenType.FROM) or (
+            self.peek(TokenType.WITH) and self._next.token_type in NAMES
+        )
 
     def value(self, power: int = 0) -> Node:
         """A value; only operators that bind tighter than `power` belong to it."""
@@ -79,14 +61,43 @@ class ExpressionGrammar(CallGrammar):
 
     def _binding(self) -> int | None:
         kind = self._curr.token_type
+        if self._shifts():
+            return CONCATENATION
         if kind in BINARY:
             return BINARY[kind][0]
-        if kind == TokenType.NOT and self._next.token_type not in NEGATABLE:
-            return None
-        return POSTFIX.get(kind)
+        if kind in CALLED:
+            return CALLED[kind][0]
+        if kind == TokenType.NOT:
+            return PREDICATE if self._next.token_type in NEGATABLE or self._is_operator(1) else None
+        if self._is_operator(0):
+            return WORDS[self._curr.text.upper()][0]
+        return PREDICATE if self.peek_word("ISNULL", "NOTNULL") else POSTFIX.get(kind)
+
+    def _shifts(self) -> bool:
+        """Whether `<<` or `>>` comes next."""
+        kind, adjacent = self._curr.token_type, self._next.start == self._curr.end + 1
+        return kind in SHIFTS and self._next.token_type == kind and adjacent
+
+    def _is_operator(self, ahead: int) -> bool:
+        """Whether a word between two values comes so far ahead."""
+        token, following = self._at(self._index + ahead), self._at(self._index + ahead + 1)
+        known = token.token_type == TokenType.VAR and token.text.upper() in WORDS
+        return known and following.token_type in STARTS_OPERAND
+
+    def _called(self, left: Node, token: Token, name: str, power: int) -> Node:
+        """An operator that is a call; the token is the last one of it."""
+        self._advance()
+        if token.text.upper() == "SIMILAR":
+            self.need_word("TO")
+        return self._named_call(name, token, left, self.value(power))
 
     def _infix(self, left: Node, binding: int) -> Node:
         token = self._curr
+        if self._shifts():
+            self._advance()
+            return self._called(left, token, SHIFTS[token.token_type], binding)
+        if token.token_type in CALLED:
+            return self._called(left, token, CALLED[token.token_type][1], binding)
         if token.token_type in BINARY and token.token_type not in (TokenType.LIKE, TokenType.ILIKE):
             self._advance()
             if binding == PREDICATE and (quantified := self._quantified(left, token)) is not None:
@@ -95,8 +106,14 @@ class ExpressionGrammar(CallGrammar):
             return at(made, token)
         negated = self.take(TokenType.NOT)
         operator = self._curr
-        self._advance()
-        made = self._predicate(left, operator)
+        if self._is_operator(0):
+            made = self._called(left, operator, WORDS[operator.text.upper()][1], binding)
+        elif missing := self.take_word("ISNULL", "NOTNULL"):
+            made = at(exp.Is(this=left, expression=exp.Null()), missing)
+            made = at(exp.Not(this=made), missing) if missing.text.upper() == "NOTNULL" else made
+        else:
+            self._advance()
+            made = self._predicate(left, operator)
         return at(exp.Not(this=made), negated) if negated else made
 
     def _quantified(self, left: Node, operator: Token) -> Node | None:
@@ -149,6 +166,8 @@ class ExpressionGrammar(CallGrammar):
         return at(exp.Not(this=made), operator) if negated else made
 
     def _in(self, left: Node, operator: Token) -> Node:
+        if self.peek(TokenType.L_BRACKET, *NAMES):
+            return self._named_call("list_contains", operator, self.value(PREDICATE), left)
         self.need(TokenType.L_PAREN, "( after IN")
         if self.begins_query():
             made = exp.In(this=left, query=self.query())
@@ -323,12 +342,21 @@ class ExpressionGrammar(CallGrammar):
             pairs = self._pairs("map", token).expressions
             lists = [self._named_call("list_value", token, *pairs[start::2]) for start in (0, 1)]
             return self._named_call("map", token, *lists)
+        if word == "E" and following == TokenType.STRING:
+            self._advance()
+            return self._escaped()
         if word and following == TokenType.STRING:
             named = self.type_name()
             return at(exp.Cast(this=self.string(), to=named), token)
         if token.token_type not in NAMES:
             self.expected("an expression")
         return self._column()
+
+    def _escaped(self) -> Node:
+        """`E'a\\nb'`: a text with escapes."""
+        token = self.need(TokenType.STRING, "a string")
+        text = re.sub(r"\\(.)", lambda found: ESCAPES.get(found[1], found[1]), token.text)
+        return at(exp.Literal(this=text, is_string=True), token)
 
     def _column(self) -> Node:
         first = self._curr

@@ -79,12 +79,15 @@ def wanted_of(node: exp.Select, select: ScalarBinder, items: Items, shorthands: 
         value = binder(clause).bind(one) if place is None else items[place][1]
         return coerce(value, TEXT) if kind.is_null(value.type) else value
 
+    def keys(one: Node) -> list[Expression]:
+        return [value for _, value in items] if isinstance(one, exp.Star) else [key(one, "ORDER BY")]
+
     distinct, qualify = node.args.get("distinct"), node.args.get("qualify")
     on = None if distinct is None else distinct.args.get("on")
     return Wanted(
         None if qualify is None else binder("QUALIFY").condition(qualify.this),
         None if on is None else tuple(key(one, "DISTINCT ON") for one in on.expressions),
-        tuple(ordered_by(one, key(one.this, "ORDER BY")) for one in node.args.get("order") or ()),
+        tuple(ordered_by(one, by) for one in node.args.get("order") or () for by in keys(one.this)),
         limit_of(select.binding, node),
     )
 

@@ -24,14 +24,15 @@ LONGEST_DURATION = 100
 
 TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(("BOOLEAN", "BOOL"), pa.bool_()),
-    **dict.fromkeys(("TINYINT", "INT8"), pa.int8()),
-    **dict.fromkeys(("SMALLINT", "INT16"), pa.int16()),
-    **dict.fromkeys(("INT", "INTEGER", "INT32"), pa.int32()),
-    **dict.fromkeys(("BIGINT", "LONG", "INT64"), pa.int64()),
-    **dict.fromkeys(("FLOAT", "REAL", "FLOAT32"), pa.float32()),
-    **dict.fromkeys(("DOUBLE", "FLOAT64"), pa.float64()),
-    **dict.fromkeys(("STRING", "TEXT", "VARCHAR", "CHAR"), pa.string()),
-    **dict.fromkeys(("BINARY", "BYTES", "BLOB", "VARBINARY"), pa.binary()),
+    **dict.fromkeys(("TINYINT", "INT1"), pa.int8()),
+    **dict.fromkeys(("SMALLINT", "INT2", "INT16", "SHORT"), pa.int16()),
+    **dict.fromkeys(("INT", "INTEGER", "INT4", "INT32"), pa.int32()),
+    **dict.fromkeys(("BIGINT", "LONG", "INT8", "INT64", "SIGNED"), pa.int64()),
+    **dict.fromkeys(("FLOAT", "REAL", "FLOAT4", "FLOAT32"), pa.float32()),
+    **dict.fromkeys(("DOUBLE", "FLOAT8", "FLOAT64"), pa.float64()),
+    **dict.fromkeys(("STRING", "TEXT", "VARCHAR", "CHAR", "CHARACTER", "NVARCHAR", "BPCHAR", "NAME"), pa.string()),
+    **dict.fromkeys(("BINARY", "BYTES", "BLOB", "VARBINARY", "BYTEA"), pa.binary()),
+    **dict.fromkeys(("HUGEINT", "INT128"), pa.decimal128(DECIMAL_DIGITS, 0)),
     **dict.fromkeys(("UTINYINT", "UINT8"), pa.uint8()),
     **dict.fromkeys(("USMALLINT", "UINT16"), pa.uint16()),
     **dict.fromkeys(("UINTEGER", "UINT32"), pa.uint32()),
@@ -39,22 +40,42 @@ TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(("UUID", "JSON", "JSONB"), pa.string()),
     "TIME": pa.time64("us"),
     "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us"),
-    "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
+    **dict.fromkeys(("TIMESTAMP", "DATETIME", "TIMESTAMP_NTZ"), pa.timestamp("us")),
+    **dict.fromkeys(("TIMESTAMPTZ", "TIMESTAMP_LTZ"), pa.timestamp("us", "UTC")),
     "INTERVAL": DURATION,
 }
 
-DECIMALS = ("DECIMAL", "NUMERIC")
+DECIMALS = ("DECIMAL", "NUMERIC", "DEC", "NUMBER")
+
+SIZED = (
+    "VARCHAR",
+    "CHAR",
+    "CHARACTER",
+    "NVARCHAR",
+    "BPCHAR",
+    "TIMESTAMP",
+    "DATETIME",
+    "TIME",
+    "FLOAT",
+    "TIMESTAMP_LTZ",
+)
+"""Types whose size or precision may be written, which changes nothing."""
 
 
 def arrow_type(name: TypeName) -> pa.DataType:
     """The Arrow type a type name stands for."""
     word, parameters = name.this, name.expressions
+    if word == "LIST":
+        return pa.list_(arrow_type(parameters[0]))
+    if word == "MAP":
+        return pa.map_(*map(arrow_type, parameters))
+    if word == "STRUCT":
+        return pa.struct([pa.field(part.args["name"], arrow_type(part)) for part in parameters])
     if word in DECIMALS:
         return _decimal(parameters)
     if word not in TYPES:
         raise QueryError(f"unknown type {word}", hint=nearest(word, [*TYPES, *DECIMALS], "types"))
-    if parameters and word not in ("VARCHAR", "CHAR"):
+    if parameters and word not in SIZED:
         raise QueryError(f"{word} takes no parameters")
     return TYPES["TIMESTAMPTZ"] if name.args.get("zoned") else TYPES[word]
 

@@ -38,7 +38,7 @@ class OverGrammar(Grammar):
 
     def _order_key(self) -> Node:
         token = self._curr
-        key = self.value()
+        key = exp.Star() if self.take(TokenType.ALL) else self.value()
         way = self.take_word("ASC", "DESC")
         made = exp.Ordered(this=key, desc=bool(way and way.text.upper() == "DESC"))
         if self.take_word("NULLS"):

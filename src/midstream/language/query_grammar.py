@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.expression_grammar import NEGATABLE
 from midstream.language.grammar import DEEPEST_QUERY, NAMES
 from midstream.language.nodes import FollowedBy, Node, at
+from midstream.language.operator_tables import NEGATABLE
 from midstream.language.source_grammar import SourceGrammar
 
 TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
@@ -150,6 +150,8 @@ class QueryGrammar(SourceGrammar):
             return made
         if self.peek(TokenType.SELECT):
             return self._select()
+        if self.peek(TokenType.FROM):
+            return self._from_first()
         if self.begins_query():
             token = self._curr
             return at(exp.Select(expressions=[exp.Star()], from_=exp.From(this=self.rows_written()), joins=[]), token)
@@ -169,6 +171,18 @@ class QueryGrammar(SourceGrammar):
             made.set("distinct", at(exp.Distinct(on=on), distinct))
         if self.take(TokenType.FROM):
             self._from(made)
+        self._clauses(made)
+        return made
+
+    def _from_first(self) -> Node:
+        """`FROM a [SELECT …] …`: without SELECT, all columns."""
+        token = self.need(TokenType.FROM, "FROM")
+        made = at(exp.Select(expressions=[exp.Star()]), token)
+        self._from(made)
+        if self.take(TokenType.SELECT):
+            if distinct := self.take(TokenType.DISTINCT):
+                made.set("distinct", at(exp.Distinct(), distinct))
+            made.set("expressions", self._items())
         self._clauses(made)
         return made
 

@@ -17,7 +17,7 @@ from midstream.algebra.borrowed import BORROWED, OVERLOADS, borrow
 from midstream.algebra.expressions import Call, Case, Expression, Literal, columns_of
 from midstream.algebra.functions import SCALAR, require_condition
 from midstream.algebra.plan import Relation
-from midstream.algebra.types import BOOLEAN, common_type, is_instant, is_nested, is_number, plain, show_type
+from midstream.algebra.types import BOOLEAN, is_instant, is_nested, is_number, mixed_type, plain, show_type
 from midstream.errors import QueryError
 from midstream.language import literals
 from midstream.language.aggregates import Aggregates
@@ -28,41 +28,10 @@ from midstream.language.comparisons import list_compared, nested_compared, rows_
 from midstream.language.grammar import DEEPEST
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node, flatten, place
+from midstream.language.operator_tables import CALCULATED, COMPARED, OPERATORS, READS_LITERALS, ROW_COMPARISONS
 from midstream.language.over import Overs
 from midstream.language.scope import Scope
 from midstream.language.unnesting import Unnests
-
-OPERATORS: dict[type[Node], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
-    exp.Mod: "%",
-    exp.DPipe: "||",
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.Like: "like",
-    exp.ILike: "ilike",
-    exp.RegexpLike: "regexp_matches",
-    exp.JSONExtract: "json_extract",
-    exp.JSONExtractScalar: "json_extract_string",
-    exp.BitwiseAnd: "bitwise_and",
-    exp.BitwiseOr: "bitwise_or",
-    exp.IntDiv: "integer_division",
-    exp.NullSafeEQ: "is_not_distinct_from",
-    exp.NullSafeNEQ: "is_distinct_from",
-}
-
-ROW_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
-
-COMPARED = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct_from", "is_not_distinct_from"})
-
-READS_LITERALS = COMPARED | {"nullif", "greatest", "least", "coalesce"}
-"""Where a string literal beside a date or a timestamp is read as one."""
 
 
 class SubqueryValues(Protocol):
@@ -182,18 +151,26 @@ class ScalarBinder:
 
     def _read_literals(self, function: str, arguments: list[Expression], nodes: list[Node]) -> list[Expression]:
         """Strings beside dates, timestamps and durations are read as such."""
-        target = next((a.type for a in arguments if not isinstance(a, Literal) and _is_temporal(a.type)), None)
-        target = target or next((a.type for a in arguments if _is_temporal(a.type)), None)
-        if target is None and function in COMPARED:
-            target = next((a.type for a in arguments if is_number(a.type) or kind.is_boolean(a.type)), None)
+        times = [] if function in CALCULATED else [a for a in arguments if _is_temporal(a.type)]
+        target = next((a.type for a in times if not isinstance(a, Literal)), None)
+        target = target or next((a.type for a in times), None)
         if target is None:
+            target = next((a.type for a in arguments if is_number(a.type) or kind.is_boolean(a.type)), None)
+        if target is None or (function in CALCULATED and kind.is_boolean(target)):
             return arguments
-        read: list[Expression] = []
-        for argument, node in zip(arguments, nodes, strict=True):
+        return [self._read(function, a, target, node) for a, node in zip(arguments, nodes, strict=True)]
+
+    def _read(self, function: str, argument: Expression, target: pa.DataType, node: Node) -> Expression:
+        """A string literal as a value of a type; where values are only chosen, one that is none stays a text."""
+        if not isinstance(argument, Literal):
+            return argument
+        try:
             with self.binding.at(node):
-                found = literals.literal_as(argument, target) if isinstance(argument, Literal) else None
-            read.append(found or argument)
-        return read
+                return literals.literal_as(argument, target) or argument
+        except QueryError:
+            if function in COMPARED | CALCULATED or _is_temporal(target):
+                raise
+            return argument
 
     def _column(self, node: exp.Column) -> Expression:
         if isinstance(node.this, exp.Star):
@@ -324,9 +301,10 @@ class ScalarBinder:
 
     def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
         """A choice between values, in their common type."""
+        values = self._read_literals("coalesce", values, nodes)
         shared = values[0].type
         for value, node in zip(values[1:], nodes[1:], strict=True):
-            both = common_type(shared, value.type)
+            both = mixed_type(shared, value.type)
             if both is None:
                 raise self.binding.error(
                     f"the branches differ in type: {show_type(shared)} and {show_type(value.type)}",

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from midstream.algebra.expressions import Column, Literal, Named
 from midstream.algebra.plan import Difference, Distinct, Intersect, Project, Relation, Union
-from midstream.algebra.types import TEXT, common_type, is_nested, show_type
+from midstream.algebra.types import TEXT, is_nested, mixed_type, show_type
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
 from midstream.language.nested import distinct as distinct_of
@@ -66,7 +66,7 @@ def _aligned(binding: Binding, node: Node, word: str, left: Relation, right: Rel
         raise binding.error(f"{word} needs equally many columns, not {len(left.schema)} and {len(right.schema)}", node)
     types = []
     for a, b in zip(left.schema, right.schema, strict=True):
-        both = a.type if a.type == b.type else common_type(a.type, b.type)
+        both = a.type if a.type == b.type else mixed_type(a.type, b.type)
         if both is None:
             raise binding.error(
                 f"{word} cannot put {show_type(a.type)} and {show_type(b.type)} into column {a.name}",

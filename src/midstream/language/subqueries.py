@@ -18,7 +18,7 @@ from midstream.algebra.plan import Join, JoinKind, Project, Relation
 from midstream.algebra.types import BOOLEAN
 from midstream.language.binding import Binding
 from midstream.language.calls import AGGREGATES
-from midstream.language.nodes import Node
+from midstream.language.nodes import Node, flatten
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sources import Environment, rename
@@ -82,6 +82,38 @@ def subquery_condition(node: Node) -> SubqueryCondition | None:
     if isinstance(inner, exp.In) and inner.args.get("query") is not None:
         return SubqueryCondition(inner, inner.args["query"], negated, inner.this)
     return None
+
+
+def move_conditions(select: exp.Select) -> None:
+    """Moves conditions of inner joins that hold sub-queries to WHERE; that means the same unless a join pads them."""
+    joins = [j for j in select.args.get("joins") or [] if isinstance(j, exp.Join)]
+    if any(j.args.get("kind") in ("right", "full") for j in joins):
+        return
+    moved: list[Node] = []
+    for join in joins:
+        on = join.args.get("on")
+        if on is None or join.args.get("kind") != "inner" or on.find(exp.Subquery, exp.Exists, exp.In) is None:
+            continue
+        parts = flatten(on, exp.And)
+        there = [part for part in parts if _holds_query(part)]
+        moved += there
+        kept = [part for part in parts if not any(part is other for other in there)]
+        join.set("on", _all_of(kept) if kept else exp.Boolean(this=True))
+    if moved:
+        where = select.args.get("where")
+        select.set("where", exp.Where(this=_all_of([*([where.this] if where is not None else []), *moved])))
+
+
+def _holds_query(node: Node) -> bool:
+    found = node.find_all(exp.Subquery, exp.Exists, exp.In)
+    return any(not isinstance(part, exp.In) or part.args.get("query") is not None for part in found)
+
+
+def _all_of(parts: list[Node]) -> Node:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = exp.And(this=whole, expression=part)
+    return whole
 
 
 def apply_subquery(

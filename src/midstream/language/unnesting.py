@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from midstream.algebra.expressions import Column, Expression, Literal, Named, columns_of
 from midstream.algebra.plan import Relation, Unnest
-from midstream.algebra.types import INTEGER, TEXT, common_type, has_elements, show_type
+from midstream.algebra.types import INTEGER, TEXT, has_elements, mixed_type, show_type
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
@@ -106,7 +106,7 @@ def _column(binder: ValueBinder, nodes: Sequence[Node], node: Node) -> Expressio
     bound = [binder.bind(one) for one in nodes]
     shared = bound[0].type
     for value, written in zip(bound[1:], nodes[1:], strict=True):
-        both = shared if value.type == shared else common_type(shared, value.type)
+        both = shared if value.type == shared else mixed_type(shared, value.type)
         if both is None:
             raise binder.binding.error(
                 f"a column of VALUES cannot hold {show_type(shared)} and {show_type(value.type)}",
