@@ -67,7 +67,7 @@ KINDS = {
     "intersection": Kind("SetOperation", f"SELECT k FROM A {W} INTERSECT ALL SELECT k FROM B {W}"),
     "row window": Kind("RowWindow", "SELECT k, v FROM A [ROWS 3]"),
     "partitioned row window": Kind("RowWindow", "SELECT k, v FROM A [PARTITION BY k ROWS 2]"),
-    "batches of rows": Kind("RowWindow", "SELECT k, v FROM A [PARTITION BY k ROWS 3 SLIDE 2]"),
+    "batches of rows": Kind("RowWindow", "SELECT k, v FROM A [PARTITION BY k ROWS 3 SLIDE 2 ORDER BY v DESC]"),
     "session window": Kind(
         "SessionWindow",
         "SELECT k, window_start, count(*) AS n FROM A [PARTITION BY k SESSION 3] GROUP BY k, window_start",

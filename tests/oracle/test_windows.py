@@ -48,6 +48,13 @@ def test_row_windows_end_at_the_nth_successor_and_ties_follow_all_columns() -> N
     assert intervals("[ROWS 3]", NUMBERS) == [(1, 3, 20), (2, 7, None), (3, 7, None), (4, 20, None)]
 
 
+def test_an_order_says_which_row_of_a_time_is_newer() -> None:
+    tied = pa.table({"ts": [5, 5, 5, 9], "v": [2, None, 1, 7], "n": [3, 1, 2, 4]})
+    assert intervals("[ROWS 2 ORDER BY n]", tied) == [(1, 5, 9), (2, 5, None), (7, 9, None)]
+    assert intervals("[ROWS 2 ORDER BY n DESC]", tied) == [(None, 5, None), (1, 5, 9), (7, 9, None)]
+    assert intervals("[ROWS 1 ORDER BY v]", tied) == [(None, 5, 9), (7, 9, None)]
+
+
 def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
     tied = pa.table({"ts": [5, 5, 5, 9], "v": [2, None, 1, 7]})
     # Nulls come first: the last two of the three at 5 are 1 and 2.

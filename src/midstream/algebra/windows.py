@@ -47,15 +47,29 @@ class Unbounded(WindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnOrder:
+    """A column by which rows are in order."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}{' DESC' if self.descending else ''}{' NULLS FIRST' if self.nulls_first else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class Rows(WindowSpec):
     """The last `count` tuples, whenever a multiple of `slide` has come, among those with equal `partition_by` columns.
 
-    With a slide of 1 a tuple is valid until its `count`-th successor. Nulls are equal.
+    With a slide of 1 a tuple is valid until its `count`-th successor. Nulls are equal. Tuples of one time follow one
+    another by the columns of `order`, then by all columns.
     """
 
     count: int
     partition_by: tuple[str, ...] = ()
     slide: int = 1
+    order: tuple[ColumnOrder, ...] = ()
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.slide < 1:
@@ -63,7 +77,8 @@ class Rows(WindowSpec):
 
     def show(self, domain: TimeDomain) -> str:
         slide = f" SLIDE {self.slide}" if self.slide > 1 else ""
-        return f"[{_partition_text(self.partition_by)}ROWS {self.count}{slide}]"
+        order = f" ORDER BY {', '.join(map(str, self.order))}" if self.order else ""
+        return f"[{_partition_text(self.partition_by)}ROWS {self.count}{slide}{order}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ and holds a RIGHT or FULL join, or a sequence, is put together on its own first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from midstream.language.nodes import FollowedBy, JoinedSources, Node
 from midstream.language.scalars import ScalarBinder, bind_condition
 from midstream.language.scope import BOUNDS, Scope, Source
 from midstream.language.sequences import bind_step
+from midstream.language.temporal import Timed, take_windows
 from midstream.language.unnesting import rows_of_function, rows_of_values
 from midstream.language.windows import bind_window, is_raw, require_instants, require_window
 
@@ -81,6 +82,7 @@ class SourceBinder:
         self.bounded = any(column.name.casefold() in BOUNDS for column in select.find_all(exp.Column))
         groups = _groups(start.this, select.args.get("joins") or [])
         self._reserve(groups)
+        take_windows(select, list(self._timed(groups)))
         relation = self._group(*groups[0], scope)
         for scope.part, (first, joins) in enumerate(groups[1:], 1):
             if _stands_alone(joins):
@@ -102,6 +104,14 @@ class SourceBinder:
                     self._reserve([(node.this, node.args["joins"])])
                 else:
                     node.meta["unique"] = self.binding.alias(self._visible(node), node)
+
+    def _timed(self, groups: list[tuple[Node, list[Node]]]) -> Iterator[Timed]:
+        """The streams of FROM, with their time columns."""
+        for first, joins in groups:
+            for node in (first, *(join.this for join in joins)):
+                if isinstance(node, exp.Table) and not match_name(node.this, self.environment.ctes):
+                    for name in match_name(node.this, self.binding.catalog.streams)[:1]:
+                        yield Timed(node, self._visible(node), self.binding.catalog.streams[name].time)
 
     def _visible(self, node: Node) -> str:
         """The name a source has in its SELECT."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from zoneinfo import ZoneInfo
 
 import pyarrow.types as kind
@@ -28,7 +28,7 @@ from midstream.algebra.plan import (
     walk_plan,
 )
 from midstream.algebra.time import LONGEST, TimeDomain, show_ticks, ticks
-from midstream.algebra.windows import NOW, Hop, Range, Rows, Session, Unbounded, WindowSpec
+from midstream.algebra.windows import NOW, ColumnOrder, Hop, Range, Rows, Session, Unbounded, WindowSpec
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.literals import duration_text
@@ -51,12 +51,21 @@ def bind_window(
             case "UNBOUNDED":
                 return Unbounded()
             case "RANGE":
-                return Range(bind_duration(binding, clause.args["size"], domain))
+                return Range(bind_duration(binding, clause.args["size"], domain) - bool(clause.args.get("strict")))
             case "ROWS":
-                return Rows(_rows(clause.args["rows"]), partition, _rows(clause.args.get("slide") or "1"))
+                slide = _rows(clause.args.get("slide") or "1")
+                return Rows(_rows(clause.args["rows"]), partition, slide, tuple(_order(binding, clause, column)))
             case "SESSION":
                 return Session(bind_duration(binding, clause.args["size"], domain), partition)
         return _hop(binding, clause, domain)
+
+
+def _order(binding: Binding, clause: WindowClause, column: Callable[[exp.Column], str]) -> Iterator[ColumnOrder]:
+    """The columns that say which of several rows of one time is the newer one."""
+    for key in clause.args.get("order") or ():
+        if not isinstance(key.this, exp.Column):
+            raise binding.error("a window is ordered by columns", key.this, hint="compute the column in a sub-query")
+        yield ColumnOrder(column(key.this), bool(key.args.get("desc")), key.args.get("nulls") == "FIRST")
 
 
 def _rows(text: str) -> int:

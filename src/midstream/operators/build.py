@@ -206,10 +206,7 @@ def _(node: p.WindowBounds, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.RowWindow, functions: Functions) -> Operator:
-    spec = node.spec
-    return row_window.RowWindow(
-        node.schema, _rows_of(node), spec.count, spec.slide, tuple(node.schema.names), node.grid
-    )
+    return row_window.RowWindow(node.schema, _rows_of(node), node.spec, node.grid)
 
 
 @build.register

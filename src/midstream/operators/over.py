@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.over import NEIGHBOURS, PICKS, RANKINGS, Frame, NamedOver
-from midstream.algebra.physical import OrderColumn
-from midstream.algebra.windows import Hop
+from midstream.algebra.windows import ColumnOrder, Hop
 from midstream.operators.aggregate import AggregateSpec, InMemory, value_of
 from midstream.operators.borrowed_aggregates import portions
 from midstream.operators.elements import Elements, Indices
@@ -46,7 +45,7 @@ class OverSpec:
 class RowFunctions:
     """Functions of rows in an order; `ties` are the columns that order what is equal, and all that a row is."""
 
-    order: tuple[OrderColumn, ...]
+    order: tuple[ColumnOrder, ...]
     ties: tuple[str, ...]
     specs: tuple[OverSpec, ...]
 

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING
-from midstream.algebra.windows import Hop
+from midstream.algebra.windows import ColumnOrder, Hop, Rows
 from midstream.operators.elements import Elements, Indices, Mask, Ticks
-from midstream.operators.ordering import group_rows, total_order
+from midstream.operators.ordering import group_rows, ranks_of, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.sorting import stable_order
 from midstream.operators.state.alive import stored_by_range
@@ -31,6 +31,9 @@ from midstream.operators.state.sorted_state import SortedState
 
 class OrderedRows(SliceOperator):
     """Looks at the rows of a partition in order of time, then of the columns of `order`."""
+
+    ties: tuple[ColumnOrder, ...] = ()
+    """What rows of one time are ordered by first."""
 
     def __init__(self, schema: pa.Schema, kept: SortedState, order: tuple[str, ...], grid: Hop | None) -> None:
         super().__init__(schema, (kept,), grid)
@@ -84,7 +87,8 @@ class OrderedRows(SliceOperator):
     def _order(self, rows: Elements) -> tuple[Indices, Indices]:
         """Positions in order of partition, then of time and some columns, and the partition at each."""
         by_value = [rows.columns.column(name) for name in self.order]
-        order = total_order(by_value, [rows.valid_from]) if by_value else stable_order(rows.valid_from)
+        ties = [ranks_of(rows.columns.column(tie.name), tie.descending, tie.nulls_first) for tie in self.ties]
+        order = total_order(by_value, [rows.valid_from, *ties]) if by_value else stable_order(rows.valid_from)
         if order is None:
             order = np.arange(len(rows))
         key = self.kept[0].key
@@ -104,12 +108,9 @@ class RowWindow(OrderedRows):
 
     name = "row window"
 
-    def __init__(
-        self, schema: pa.Schema, kept: SortedState, count: int, slide: int, order: tuple[str, ...], grid: Hop
-    ) -> None:
-        super().__init__(schema, kept, order, grid)
-        self.count = count
-        self.slide = slide
+    def __init__(self, schema: pa.Schema, kept: SortedState, spec: Rows, grid: Hop) -> None:
+        super().__init__(schema, kept, tuple(schema.names), grid)
+        self.count, self.slide, self.ties = spec.count, spec.slide, spec.order
 
     def answer(
         self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int

@@ -42,7 +42,7 @@ from midstream.algebra.plan import (
     Window,
     instants,
 )
-from midstream.algebra.windows import Hop, Rows, Session
+from midstream.algebra.windows import ColumnOrder, Hop, Rows, Session
 from midstream.errors import InternalError
 from midstream.optimizer.probing import (
     Names,
@@ -238,7 +238,7 @@ class _Lowering:
         own = plan.input.schema.names
         columns: dict[str, Expression] = {f.name: Column(f.name, f.type) for f in plan.input.schema}
         keys = tuple(_argument(columns, key) for key in plan.keys)
-        order = tuple(p.OrderColumn(_argument(columns, o.key), o.descending, o.nulls == "FIRST") for o in plan.order)
+        order = tuple(ColumnOrder(_argument(columns, o.key), o.descending, o.nulls == "FIRST") for o in plan.order)
         computed = []
         for over in plan.columns:
             names = tuple(_argument(columns, a, f"#{over.name}" if running else None) for a in over.call.args)

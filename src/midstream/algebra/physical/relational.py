@@ -9,7 +9,7 @@ from typing import Literal as OneOf
 from midstream.algebra.expressions import AggregateCall, Column, Expression, Named, conjuncts
 from midstream.algebra.over import NamedOver, over_label
 from midstream.algebra.physical.base import Binary, Conjunction, OrderedRows, PhysicalNode, Unary
-from midstream.algebra.windows import Hop
+from midstream.algebra.windows import ColumnOrder, Hop
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +159,6 @@ class MergedAggregate(GroupAggregate):
 
 
 @dataclass(frozen=True, slots=True)
-class OrderColumn:
-    """A column by which rows are in order."""
-
-    name: str
-    descending: bool
-    nulls_first: bool
-
-    def __str__(self) -> str:
-        return f"{self.name}{' DESC' if self.descending else ''}{' NULLS FIRST' if self.nulls_first else ''}"
-
-
-@dataclass(frozen=True, slots=True)
 class OverColumn:
     """A function over the rows of a partition, of plain columns of its input."""
 
@@ -187,7 +175,7 @@ class OverPartition(Unary):
     keeps_valid_input: ClassVar[bool] = True
 
     keys: tuple[str, ...]
-    order: tuple[OrderColumn, ...]
+    order: tuple[ColumnOrder, ...]
     ties: tuple[str, ...]
     columns: tuple[OverColumn, ...]
     grid: Hop
@@ -206,7 +194,7 @@ class OverStream(OrderedRows):
     If it is `running`, the values of a row follow from those of the row before, which stand for all rows before.
     """
 
-    order: tuple[OrderColumn, ...]
+    order: tuple[ColumnOrder, ...]
     ties: tuple[str, ...]
     columns: tuple[OverColumn, ...]
     running: bool

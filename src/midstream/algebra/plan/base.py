@@ -168,8 +168,9 @@ class Window(UnaryRelation):
         require(self.bounds is None or isinstance(self.spec, Hop | Session), "only hops and sessions have bounds")
         require_unique(self.schema.names)
         if isinstance(self.spec, Rows | Session):
-            for name in self.spec.partition_by:
-                require(name in self.input.schema.names, f"no column {name} to partition by")
+            order = self.spec.order if isinstance(self.spec, Rows) else ()
+            for name in (*self.spec.partition_by, *(column.name for column in order)):
+                require(name in self.input.schema.names, f"a window reads no column {name}")
 
     @property
     def schema(self) -> pa.Schema:

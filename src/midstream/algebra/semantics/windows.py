@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from midstream.algebra.semantics.clock import EPOCH, MICROSECOND, first_instant, wall_ticks, zone_of
-from midstream.algebra.semantics.values import Row, identity, row_order
+from midstream.algebra.semantics.values import Row, identity, order, row_order
 from midstream.algebra.time import INFINITY
-from midstream.algebra.windows import Hop, Range, Rows, Session, Unbounded, WindowSpec
+from midstream.algebra.windows import ColumnOrder, Hop, Range, Rows, Session, Unbounded, WindowSpec
 from midstream.errors import InternalError
 
 
@@ -28,9 +28,15 @@ class Element(NamedTuple):
     end: int
 
 
-def in_order(stream: list[Tuple]) -> list[Tuple]:
-    """The stream by time, ties by all columns."""
-    return sorted(stream, key=lambda tuple_: (tuple_.time, row_order(tuple_.row)))
+def in_order(stream: list[Tuple], ties: tuple[ColumnOrder, ...] = (), names: list[str] | None = None) -> list[Tuple]:
+    """The stream by time, ties by some columns and then by all."""
+    # Sorting keeps the order of what is equal, so the last key comes first.
+    found = sorted(stream, key=lambda tuple_: row_order(tuple_.row))
+    for tie in reversed(ties):
+        place = (names or []).index(tie.name)
+        found.sort(key=lambda tuple_: order(tuple_.row[place]), reverse=tie.descending)
+        found.sort(key=lambda tuple_: (tuple_.row[place] is None) != tie.nulls_first)
+    return sorted(found, key=lambda tuple_: tuple_.time)
 
 
 def windowed(stream: list[Tuple], spec: WindowSpec, names: list[str], bounds: bool = False) -> list[Element]:
@@ -43,8 +49,8 @@ def windowed(stream: list[Tuple], spec: WindowSpec, names: list[str], bounds: bo
             found = [Element(row, time, min(time + size + 1, INFINITY)) for time, row in stream]
         case Unbounded():
             found = [Element(row, time, INFINITY) for time, row in stream]
-        case Rows(count, partition_by, slide):
-            parts = _partitions(in_order(stream), [names.index(name) for name in partition_by])
+        case Rows(count, partition_by, slide, ties):
+            parts = _partitions(in_order(stream, ties, names), [names.index(name) for name in partition_by])
             found = [element for part in parts for element in _row_window(part, count, slide)]
         case Session(gap, partition_by):
             parts = _partitions(in_order(stream), [names.index(name) for name in partition_by])
