@@ -172,6 +172,9 @@ SOURCES = Registry(
         "sqlite": Kind("midstream.connectors.sources.sqlite:SqliteRows"),
         "kafka": Kind("midstream.connectors.sources.kafka:Kafka", "confluent_kafka", "kafka"),
         "postgres": Kind("midstream.connectors.sources.postgres:PostgresChanges", "psycopg", "postgres"),
+        "redis": Kind("midstream.connectors.sources.redis:RedisStream", "redis", "redis"),
+        "nats": Kind("midstream.connectors.sources.nats:NatsStream", "nats", "nats"),
+        "delta": Kind("midstream.connectors.sources.delta:DeltaChanges", "deltalake", "delta"),
     },
 )
 
