@@ -50,7 +50,9 @@ from midstream.inputs.frames import polars_of
 from midstream.job.task.ingest import DeadLetters, disorder
 from midstream.language import parse
 from midstream.language.constants import ONE_ROW
+from midstream.language.result_order import result_order
 from midstream.migration.in_part import require_part
+from midstream.operators.result_order import sorted_by
 from midstream.optimizer.plans import Plan, enumerate_plans
 from midstream.scheduling.schedule import schedule_of
 
@@ -247,6 +249,8 @@ def run(
 ) -> Any:
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
 
+    Rows come in the order of time, or in that of an `ORDER BY` without `LIMIT`.
+
     With `full=True` the answer is a `Result`: the table, the migrations that ended, the decisions and the dead letters.
 
     `plan` forces a join tree or probe orders, `migrations` change the plan on the way, `batch_rows` and
@@ -283,6 +287,7 @@ def run(
         decisions=gathered.decisions,
         history=gathered.history,
     )
+    table = sorted_by(table, result_order(query, table.schema))
     return gathered.result(table) if full else table
 
 
@@ -379,7 +384,7 @@ def open(checkpoint: str | PathLike[str]) -> StoredJob:
 
 
 def read_results(checkpoint: str | PathLike[str], query: str, *, current: bool = False) -> pa.Table:
-    """The results of a query of a job that it has released so far, ordered by their start.
+    """The results of a query of a job that it has released so far, in its order, or else by their start.
 
     With `current`, only those that are valid at the last instant for which all results are known.
     """

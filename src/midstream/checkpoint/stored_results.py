@@ -25,7 +25,9 @@ from midstream.checkpoint.result_files import read_results
 from midstream.checkpoint.retention import kept_from, warn_of_removed
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, QueryError
+from midstream.language.result_order import result_order
 from midstream.operators.ordering import total_order
+from midstream.operators.result_order import sorted_by
 from midstream.operators.vectors import column_of, numbers_of
 
 
@@ -84,7 +86,9 @@ def read_query_results(checkpoint: str, query: str, *, current: bool = False) ->
         except MissingFile:
             if not _is_superseded(store, manifest):
                 raise
-    return valid_now(table, manifest, query) if current else table
+    table = valid_now(table, manifest, query) if current else table
+    entry = manifest.queries.get(query)
+    return table if entry is None else sorted_by(table, result_order(entry.cql, table.schema))
 
 
 def _is_superseded(store: CheckpointStore, manifest: Manifest) -> bool:

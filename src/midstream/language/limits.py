@@ -1,7 +1,7 @@
 """ORDER BY, LIMIT, OFFSET and DISTINCT ON: the first rows of every snapshot.
 
 They are functions over the whole snapshot, or over its rows with equal keys, and a condition on what these give. An
-order without LIMIT says nothing: results come in the order of time.
+order without LIMIT says nothing of the result but how to read it (`result_order`).
 """
 
 from __future__ import annotations

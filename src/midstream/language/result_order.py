@@ -1,0 +1,62 @@
+"""ORDER BY of a query whose result is read as a whole: an order of its rows, by what the result has of them.
+
+A result that comes bit by bit is in the order of time. An order that chooses rows (LIMIT) has had its effect.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from midstream.algebra.declarations import Catalog
+from midstream.algebra.expressions import Column, Expression
+from midstream.algebra.over import OrderKey
+from midstream.algebra.types import is_nested
+from midstream.errors import QueryError
+from midstream.language.binding import Binding
+from midstream.language.limits import position_of
+from midstream.language.nodes import Node
+from midstream.language.over import ordered_by
+from midstream.language.scalars import ScalarBinder
+from midstream.language.scope import Scope
+from midstream.language.text import read
+
+
+def result_order(query: str, schema: pa.Schema) -> list[OrderKey]:
+    """The keys by which a finished result is sorted, up to the first that its columns do not tell."""
+    tree = read(query)
+    if tree.args.get("limit") is not None or tree.args.get("offset") is not None:
+        return []
+    binding, found = Binding(query, Catalog({})), list[OrderKey]()
+    scope = Scope(binding)
+    scope.add("result", schema, schema.names, tree)
+    binder = ScalarBinder(binding, scope, "ORDER BY")
+    for written in tree.args.get("order") or ():
+        try:
+            keys = _keys(binder, tree, written.this, schema)
+        except QueryError:
+            break
+        if any(is_nested(key.type) for key in keys):
+            break
+        found += [ordered_by(written, key) for key in keys]
+    return found
+
+
+def _keys(binder: ScalarBinder, tree: Node, key: Node, schema: pa.Schema) -> list[Expression]:
+    if isinstance(key, exp.Star):
+        return [Column(f.name, f.type) for f in schema if f.name not in ("valid_from", "valid_to", "ts")]
+    items = tree.expressions if isinstance(tree, exp.Select) else []
+    plain = not any(isinstance(item, exp.Star) or isinstance(item.this, exp.Star) for item in items)
+    same = [i for i, item in enumerate(items) if key in (item, item.this if isinstance(item, exp.Alias) else item)]
+    place = position_of(binder.binding, key, len(schema))
+    if place is None and plain and same:
+        place = same[0]
+    if place is not None:
+        return [Column(schema.field(place).name, schema.field(place).type)]
+
+    def unqualified(part: exp.Expr) -> exp.Expr:
+        return exp.Column(this=part.this) if isinstance(part, exp.Column) and part.args.get("table") else part
+
+    bare = key.copy().transform(unqualified)
+    assert isinstance(bare, Node)
+    return [binder.bind(bare)]
