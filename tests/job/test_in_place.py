@@ -13,7 +13,6 @@ from tests.job.many import Many
 from tests.job.test_routed_in_slots import PLAIN, WAYS, chain, right, tables
 from tests.profiles import always
 
-import midstream as ms
 from midstream.api import ask
 from midstream.distribution.fragments import Route
 
@@ -126,10 +125,3 @@ def test_keys_of_every_type_meet_where_they_arrive(kind, tmp_path):
     made.batch({}, end=True)
     assert batches[0].stages == 2
     right(made.results(), PLAIN, inputs)
-
-
-def test_a_key_that_cannot_be_hashed_is_refused_at_the_place():
-    schema = pa.schema([("ts", pa.int64()), ("k0", pa.list_(pa.int64())), ("k1", pa.int64()), ("v", pa.int64())])
-    with pytest.raises(ms.QueryError, match="= cannot compare list") as refused:
-        ask(PLAIN, {name: schema.empty_table() for name in "ABC"})
-    assert "^" in str(refused.value) and "nested values can be carried, not compared" in str(refused.value)
