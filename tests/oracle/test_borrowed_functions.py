@@ -75,6 +75,8 @@ CALLS: dict[str, str] = {
     **{f"date_part('{unit}', z)": "" for unit in ("year", "month", "week", "dow", "hour", "minute")},
     **{f"l {sign} [1, 2]": "" for sign in ("=", "<", "<=", ">", ">=")},
     "range(i)": "",
+    "plus(d, 3)": "(d + 3)",
+    "minus(d, 3)": "(d - 3)",
     "generate_series(1, i)": "",
     "pi()": "",
     "octet_length(s)": "strlen(s)",
