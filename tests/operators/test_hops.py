@@ -14,7 +14,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.errors import InputError
 from midstream.operators.clocks import clock_of
-from midstream.operators.hops import boundary_after, boundary_at_or_before, last_boundary_reaching, validity
+from midstream.operators.hops import beginning, boundary_after, boundary_at_or_before, last_boundary_reaching, validity
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -92,6 +92,32 @@ def test_wall_clock_boundaries_are_the_oracles(where: tuple[str, int], slide: in
     before = boundary_at_or_before(t, hop)
     assert before <= t < oracle.after(before)
     assert oracle.after(before - 1) == before
+
+
+@given(
+    instants_near_changes(),
+    st.booleans(),
+    st.integers(1, 13),
+    st.integers(1, 5),
+    st.integers(-3, 30),
+    st.booleans(),
+    st.integers(-60, 20),
+)
+def test_months_are_the_oracles(
+    where: tuple[str, int], zoned: bool, slide: int, many: int, offset: int, cumulative: bool, years: int
+) -> None:
+    zone, t = where
+    t += years * 365 * DAY
+    hop = Hop(slide * many, slide, offset, zone if zoned else None, cumulative, months=True)
+    oracle = boundaries_of(hop)
+    start, end = (int(a[0]) for a in validity(np.array([t]), hop))
+    assert (start, end) == oracle.validity(t)
+    assert boundary_after(t, hop) == oracle.after(t)
+    assert int(beginning(np.array([start]), hop)[0]) == oracle.beginning(start)
+    assert end - start <= hop.longest_size + hop.longest_slide
+    ends = np.array([BEGINNING, INFINITY])
+    assert boundary_after(INFINITY, hop) == boundary_at_or_before(ends, hop)[1] == INFINITY
+    assert boundary_at_or_before(ends, hop)[0] == BEGINNING
 
 
 def test_a_local_day_holds_all_its_tuples_whatever_its_length() -> None:

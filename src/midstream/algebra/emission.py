@@ -40,7 +40,7 @@ def _grid(plan: Relation, emit_every: int | None) -> Hop:
     windows = [node.spec for node in walk_plan(plan) if isinstance(node, Window)]
     hops = [w.grid for w in windows if isinstance(w, Hop)]
     if hops:
-        return min(hops, key=lambda h: h.slide)
+        return min(hops, key=lambda h: h.longest_slide)
     sizes = [w.size for w in windows if isinstance(w, Range) and w.size > 0]
     sizes += [w.gap for w in windows if isinstance(w, Session)]
     if sizes:

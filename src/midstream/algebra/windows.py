@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from midstream.algebra.time import TimeDomain, show_ticks
 from midstream.errors import QueryError
 
+LONGEST_MONTH = 32 * 86_400_000_000
+"""More microseconds than any month has, wherever clocks are set back."""
+
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
@@ -118,6 +121,8 @@ class Hop(WindowSpec):
     zone: str | None = None
     cumulative: bool = False
     takes_in_end: bool = False
+    months: bool = False
+    """Whether size, slide and offset are counted in months of the calendar, from January 1970, not in ticks."""
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.slide < 1:
@@ -128,26 +133,39 @@ class Hop(WindowSpec):
     @property
     def grid(self) -> Hop:
         """The boundaries alone, as the ends of windows between two of them."""
-        return Hop(self.slide, self.slide, self.offset, self.zone)
+        return Hop(self.slide, self.slide, self.offset, self.zone, months=self.months)
+
+    @property
+    def longest_size(self) -> int:
+        """The size in ticks, of the longest months."""
+        return self.size * (LONGEST_MONTH if self.months else 1)
+
+    @property
+    def longest_slide(self) -> int:
+        """The slide in ticks, of the longest months."""
+        return self.slide * (LONGEST_MONTH if self.months else 1)
 
     @property
     def whole(self) -> Hop:
         """The windows of full size of a cumulative one."""
-        return Hop(self.size, self.size, self.offset, self.zone)
+        return Hop(self.size, self.size, self.offset, self.zone, months=self.months)
 
     def show(self, domain: TimeDomain) -> str:
         tumbling = self.size == self.slide
         word = "TUMBLE" if tumbling else "CUMULATE" if self.cumulative else "HOP"
-        parts = [word, " ", show_ticks(self.size, domain)]
+        parts = [word, " ", self._amount(self.size, domain)]
         if not tumbling:
-            parts.append(f", {show_ticks(self.slide, domain)}")
+            parts.append(f", {self._amount(self.slide, domain)}")
         if self.offset:
-            parts.append(f" OFFSET {show_ticks(self.offset, domain)}")
+            parts.append(f" OFFSET {self._amount(self.offset, domain)}")
         if self.zone:
             parts.append(f" ZONE '{self.zone}'")
         if self.takes_in_end:
             parts.append(" with its end")
         return f"[{''.join(parts)}]"
+
+    def _amount(self, amount: int, domain: TimeDomain) -> str:
+        return f"{amount} month{'' if amount == 1 else 's'}" if self.months else show_ticks(amount, domain)
 
 
 NOW = Range(0)

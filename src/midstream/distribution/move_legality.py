@@ -95,7 +95,7 @@ def _reach(window: object, longest: int | None) -> int | None:
     match window:
         case Range(size):
             return size + 1
-        case Hop(size=size, slide=slide, zone=zone):
+        case Hop(longest_size=size, longest_slide=slide, zone=zone):
             # A row waits for the next boundary and then stays for the size, rounded up to boundaries; a boundary of
             # wall-clock time may be later than usual.
             return size + (2 if zone is None else 3) * slide

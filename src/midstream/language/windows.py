@@ -31,7 +31,7 @@ from midstream.algebra.time import LONGEST, TimeDomain, show_ticks, ticks
 from midstream.algebra.windows import NOW, ColumnOrder, Hop, Range, Rows, Session, Unbounded, WindowSpec
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
-from midstream.language.literals import duration_text
+from midstream.language.literals import duration_text, months
 from midstream.language.nodes import Duration, Node, WindowClause
 
 MOST_ROWS = 2**31
@@ -75,15 +75,23 @@ def _rows(text: str) -> int:
 
 
 def _hop(binding: Binding, clause: WindowClause, domain: TimeDomain) -> Hop:
-    size = bind_duration(binding, clause.args["size"], domain)
-    offset = clause.args.get("offset")
-    return Hop(
-        size,
-        _slide(binding, clause.args.get("slide"), size, domain),
-        0 if offset is None else bind_duration(binding, offset, domain),
-        _zone(binding, clause.args.get("zone"), domain),
-        clause.this == "CUMULATE",
-    )
+    amounts = {part: clause.args[part] for part in ("size", "slide", "offset") if clause.args.get(part) is not None}
+    by_month = {part: months(exp.Interval(this=node)) for part, node in amounts.items()}
+    zone, cumulative = _zone(binding, clause.args.get("zone"), domain), clause.this == "CUMULATE"
+    if any(by_month.values()):
+        if domain.is_integer or None in by_month.values():
+            hint = (
+                "count integer time in ticks" if domain.is_integer else "give size, slide and offset in months or years"
+            )
+            raise binding.error("months do not go with other units", clause, hint=hint)
+        counted = {part: amount or 0 for part, amount in by_month.items()}
+        size, slide = counted["size"], counted.get("slide", counted["size"])
+        if slide > size:
+            raise binding.error("a hop cannot slide further than its size", amounts["slide"])
+        return Hop(size, slide, counted.get("offset", 0), zone, cumulative, months=True)
+    size, offset = bind_duration(binding, amounts["size"], domain), amounts.get("offset")
+    slide = _slide(binding, amounts.get("slide"), size, domain)
+    return Hop(size, slide, 0 if offset is None else bind_duration(binding, offset, domain), zone, cumulative)
 
 
 def _slide(binding: Binding, node: Duration | None, size: int, domain: TimeDomain) -> int:

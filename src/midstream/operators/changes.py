@@ -182,7 +182,7 @@ class Instants(SliceOperator):
         at_once = max(1, self.most // INSTANT_BYTES)
         if self.boundaries is None:
             alive = _shortened(alive, at_once)
-        slide = 1 if self.boundaries is None else self.boundaries.slide
+        slide = 1 if self.boundaries is None else self.boundaries.longest_slide
         for first, last in chunks((alive.valid_to - alive.valid_from) // slide + 1, at_once):
             yield alive.slice(first, last - first)
 

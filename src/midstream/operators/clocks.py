@@ -14,6 +14,7 @@ import numpy as np
 
 from midstream.algebra.semantics.clock import zone_of
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.algebra.windows import Hop
 from midstream.operators.elements import Ticks
 
 _FIRST, _LAST = (int(dt.datetime(year, 1, 1, tzinfo=dt.UTC).timestamp()) for year in (1900, 2100))
@@ -22,6 +23,9 @@ _STEP = 3 * 86_400
 
 _FAR = 2**62
 """Beyond this tick no clock is read: such ticks only stand for the ends of time."""
+
+_FAR_MONTHS = 1_700_000
+"""The months that lie within that many ticks."""
 
 
 class WallClock:
@@ -59,6 +63,33 @@ class WallClock:
         run = np.searchsorted(self._reached, marks, side="left")
         instants: Ticks = np.maximum(marks - self._offsets.take(run), self._starts.take(run))
         return instants
+
+
+class MonthClock:
+    """Counts the months of a calendar from January 1970, on a zone's clock if there is one."""
+
+    def __init__(self, clock: WallClock | None) -> None:
+        self.clock = clock
+
+    def mark(self, instants: Ticks) -> Ticks:
+        """The latest month that has begun up to each instant."""
+        near = np.clip(instants, 1 - _FAR, _FAR - 1)
+        shown = near if self.clock is None else self.clock.mark(near)
+        months: Ticks = shown.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
+        return _with_ends(months, instants)
+
+    def first_instant(self, marks: Ticks) -> Ticks:
+        """When each month begins."""
+        near = np.clip(marks, -_FAR_MONTHS, _FAR_MONTHS)
+        shown: Ticks = near.astype("datetime64[M]").astype("datetime64[us]").astype(np.int64)
+        instants = shown if self.clock is None else self.clock.first_instant(shown)
+        return np.where(marks > _FAR_MONTHS, INFINITY, np.where(marks < -_FAR_MONTHS, BEGINNING, instants))
+
+
+def clock_of_hop(hop: Hop) -> WallClock | MonthClock | None:
+    """What a hop's amounts are counted on; None for ticks."""
+    clock = None if hop.zone is None else clock_of(hop.zone)
+    return MonthClock(clock) if hop.months else clock
 
 
 def _near(ticks: Ticks) -> bool:

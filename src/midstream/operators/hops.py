@@ -17,7 +17,7 @@ import numpy as np
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
-from midstream.operators.clocks import clock_of
+from midstream.operators.clocks import clock_of_hop
 from midstream.operators.elements import Indices, Ticks
 
 
@@ -31,11 +31,11 @@ def boundary_after(ticks: int | Ticks, hop: Hop) -> int | Ticks:
     >>> boundary_after(20, Hop(10, 10))
     30
     """
-    if hop.zone is None:
+    clock = clock_of_hop(hop)
+    if clock is None:
         return _multiple_after(ticks, hop) if isinstance(ticks, np.ndarray) else _scalar_after(int(ticks), hop)
     if not isinstance(ticks, np.ndarray):
         return int(boundary_after(_one(ticks), hop)[0])
-    clock = clock_of(hop.zone)
     return clock.first_instant(_multiple_after(clock.mark(ticks), hop))
 
 
@@ -49,11 +49,11 @@ def boundary_at_or_before(ticks: int | Ticks, hop: Hop) -> int | Ticks:
     >>> boundary_at_or_before(29, Hop(10, 10))
     20
     """
-    if hop.zone is None:
+    clock = clock_of_hop(hop)
+    if clock is None:
         return _multiple_up_to(ticks, hop) if isinstance(ticks, np.ndarray) else _scalar_up_to(int(ticks), hop)
     if not isinstance(ticks, np.ndarray):
         return int(boundary_at_or_before(_one(ticks), hop)[0])
-    clock = clock_of(hop.zone)
     return clock.first_instant(_multiple_up_to(clock.mark(ticks), hop))
 
 
@@ -71,9 +71,9 @@ def last_boundary_reaching(ticks: int | Ticks, hop: Hop) -> int | Ticks:
         return int(last_boundary_reaching(_one(ticks), hop)[0])
     if hop.cumulative:
         return boundary_after(ticks, hop.whole)
-    if hop.zone is None:
+    clock = clock_of_hop(hop)
+    if clock is None:
         return _multiple_up_to(_later(ticks, hop.size), hop)
-    clock = clock_of(hop.zone)
     return clock.first_instant(_multiple_up_to(_later(clock.mark(ticks), hop.size), hop))
 
 
@@ -82,14 +82,14 @@ def validity(ticks: Ticks, hop: Hop) -> tuple[Ticks, Ticks]:
     if hop.takes_in_end:
         ticks = ticks - 1
     valid_from = boundary_after(ticks, hop)
-    if hop.zone is None and hop.size % hop.slide == 0 and not hop.cumulative:
+    if clock_of_hop(hop) is None and hop.size % hop.slide == 0 and not hop.cumulative:
         return valid_from, _later(valid_from, hop.size)
     return valid_from, boundary_after(last_boundary_reaching(ticks, hop), hop)
 
 
 def beginning(boundaries: Ticks, hop: Hop) -> Ticks:
     """When the windows that end at these boundaries begin."""
-    clock = None if hop.zone is None else clock_of(hop.zone)
+    clock = clock_of_hop(hop)
     last = _multiple_up_to(boundaries if clock is None else clock.mark(boundaries), hop)
     first = _multiple_up_to(last - 1, hop.whole) if hop.cumulative else last - hop.size
     return first if clock is None else clock.first_instant(first)

@@ -180,7 +180,7 @@ class Estimator:
         if isinstance(spec, Unbounded):
             endless = known.population if known and known.population else rate * GUESSED_ENDLESS
             return Flow(rate, endless, width)
-        hop = spec.slide if isinstance(spec, Hop) else None
+        hop = spec.longest_slide if isinstance(spec, Hop) else None
         return Flow(rate, rate * _mean_validity(spec), width, hop)
 
     def _window_over(self, below: Flow, spec: object) -> Flow:
@@ -242,7 +242,7 @@ class Estimator:
         width = _width(plan.schema)
         if below.hop is not None:
             return Flow(groups / below.hop, groups, width, below.hop)
-        cuts = groups / self.emission.grid.slide if self.emission else 0.0
+        cuts = groups / self.emission.grid.longest_slide if self.emission else 0.0
         return Flow(2 * below.rate + cuts, groups, width)
 
     def batch_ticks(self, below: Flow) -> float:
@@ -341,7 +341,7 @@ class Estimator:
     def _slice_cost(self, plan: Relation) -> Cost:
         flows = [self.flow(r) for r in plan.inputs]
         rate, population = sum(f.rate for f in flows), sum(f.population for f in flows)
-        slide = self.emission.grid.slide if self.emission else 1
+        slide = self.emission.grid.longest_slide if self.emission else 1
         given = self.flow(plan).rate
         return Cost(inserted=rate, given=given, evaluated=rate + population / max(1, slide), **_kept(*flows))
 
@@ -369,7 +369,7 @@ def _different(profile: KeyProfile | None, rows: float) -> float:
 
 def _mean_validity(spec: object) -> float:
     if isinstance(spec, Hop):
-        return float(spec.size)
+        return float(spec.longest_size)
     return float(longest_validity(spec) or 1)  # type: ignore[arg-type]
 
 

@@ -48,8 +48,8 @@ def longest_validity(window: WindowSpec | None) -> int | None:
     match window:
         case Range(size):
             return size + 1
-        case Hop(size, slide):
-            return size + slide
+        case Hop() as hop:
+            return hop.longest_size + hop.longest_slide
         case Unbounded():
             return None
     return 1
@@ -104,11 +104,11 @@ class RowWindow(OrderedRows):
 
     @property
     def label(self) -> str:
-        return f"RowWindow {self.spec.show(self.domain)} every {self.grid.slide}"
+        return f"RowWindow {self.spec.show(self.domain)} every {self.grid.longest_slide}"
 
     @property
     def longest(self) -> int | None:
-        return self.grid.slide
+        return self.grid.longest_slide
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Instants(Unary):
 
     @property
     def label(self) -> str:
-        return "Instants" if self.boundaries is None else f"Instants every {self.boundaries.slide}"
+        return "Instants" if self.boundaries is None else f"Instants every {self.boundaries.longest_slide}"
 
     @property
     def longest(self) -> int | None:

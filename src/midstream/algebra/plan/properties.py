@@ -44,7 +44,7 @@ def instants(plan: Relation) -> Range | Hop | None:
     windows = set(_outermost(plan))
     hops = [w.grid for w in windows if isinstance(w, Hop)]
     if hops and len(hops) == len(windows):
-        finest = min(hops, key=lambda hop: hop.slide)
+        finest = min(hops, key=lambda hop: hop.longest_slide)
         if all(_lies_on(hop, finest) for hop in hops):
             return finest
     return NOW if plan.domain.is_integer or is_momentary(plan) else None
@@ -65,7 +65,8 @@ def _outermost(plan: Relation) -> Iterator[WindowSpec]:
 def _lies_on(hop: Hop, finest: Hop) -> bool:
     """Whether all boundaries of a hop are boundaries of another."""
     steps = (hop.slide % finest.slide, (hop.offset - finest.offset) % finest.slide)
-    return hop == finest or (hop.zone == finest.zone is None and steps == (0, 0))
+    alike = hop.months == finest.months and (hop.months or hop.zone is None) and hop.zone == finest.zone
+    return hop == finest or (alike and steps == (0, 0))
 
 
 def gives_at_ends(plan: Relation) -> bool:

@@ -178,6 +178,20 @@ class ZoneBoundaries(Boundaries):
         return wall_ticks(instant, self.zone)
 
 
+class MonthBoundaries(Boundaries):
+    """Boundaries at the first instants of months on a clock, which are counted from January 1970."""
+
+    def instant(self, shown: int) -> int:
+        year, month = divmod(shown, 12)
+        return first_instant(dt.datetime(1970 + year, month + 1, 1), zone_of(self.hop.zone))
+
+    def shown(self, instant: int) -> int:
+        wall = EPOCH + wall_ticks(instant, zone_of(self.hop.zone)) * MICROSECOND
+        return (wall.year - 1970) * 12 + wall.month - 1
+
+
 def boundaries_of(hop: Hop) -> Boundaries:
     """The boundaries of a hopping window."""
+    if hop.months:
+        return MonthBoundaries(hop)
     return ZoneBoundaries(hop) if hop.zone else Boundaries(hop)

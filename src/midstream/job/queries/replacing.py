@@ -79,7 +79,7 @@ def emits_alike(relation: Relation, entry: QueryEntry, every: int | None) -> boo
 
 def other_emission(name: str, relation: Relation, old: int | None, new: int | None) -> JobError:
     """Says that results cannot be cut at other instants just so."""
-    before, after = (emission_of(relation, every).grid.slide for every in (old, new))
+    before, after = (emission_of(relation, every).grid.longest_slide for every in (old, new))
     return JobError(
         f"query {name} has another emit_every than in the checkpoint",
         detail=f"it answers every {before} ticks there, and would every {after}: slices would be given twice or never",
