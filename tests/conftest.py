@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import longer
 from xdist.scheduler import LoadGroupScheduling
 
 # Timings never decide a test, and neither does chance: a commit that passed once passes again. `--hypothesis-profile`
@@ -69,9 +72,20 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if narrow else min(MOST_WORKERS, os.cpu_count() or 1)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Holds marks and paths together, so that no Spark test can stray into another process."""
+    """Leaves cases to the longer profile; holds marks and paths together, so that no Spark test strays elsewhere."""
+    seen: Counter[tuple[str, str]] = Counter()
     for item in items:
+        file, name = (
+            item.path.relative_to(Path(__file__).parent).with_suffix("").as_posix(),
+            item.name.partition("[")[0],
+        )
+        kept = 0 if file in longer.NONE else longer.CASES.get(file, {}).get(name)
+        if kept is not None and not item.get_closest_marker("slow"):
+            seen[file, name] += 1
+            if seen[file, name] > kept:
+                item.add_marker(pytest.mark.slow)
         marked = any(item.get_closest_marker(word) for word in SPARK_WORDS)
         if marked and not needs_spark(item.nodeid):
             raise pytest.UsageError(f"{item.nodeid} needs Spark: give its file or folder a name with spark or cluster")

@@ -110,7 +110,7 @@ def test_all_spark_tests_run_in_one_process(tmp_path):
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
 
 
 def test_the_package_has_its_public_names_and_its_modules_and_nothing_else() -> None:
