@@ -76,7 +76,7 @@ def test_pages_that_listen_for_news_are_counted(tmp_path: Path):
     dashboard = Dashboard(str(tmp_path), Access("127.0.0.1", 8321), most_pages=1)
 
     async def listened() -> tuple[int, int]:
-        page = dashboard._counted(-1)
+        page = dashboard._counted(dashboard.feed.events(-1))
         waiting = asyncio.ensure_future(anext(page))
         await asyncio.sleep(0)
         opened = dashboard.pages

@@ -20,7 +20,7 @@ from midstream.checkpoint.collect import collect
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.outputs import outputs_of
-from midstream.checkpoint.stored_results import follow_results
+from midstream.checkpoint.subscriptions import Subscription
 from midstream.errors import JobError
 from midstream.interface.cli.app import app
 
@@ -83,7 +83,7 @@ def test_a_result_file_that_was_deleted_is_named_by_whoever_reads_results(chain)
     for read in (
         chain.results,
         lambda: ms.read_results(str(chain.folder), "q"),
-        lambda: next(follow_results(str(chain.folder), "q")),
+        lambda: next(iter(Subscription(str(chain.folder), "q"))),
     ):
         with pytest.raises(MissingFile, match="the result file .* is missing"):
             read()

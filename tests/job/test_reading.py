@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.plan_graphs import join_tree
-from midstream.checkpoint.stored_results import follow_results
+from midstream.checkpoint.subscriptions import Subscription
 from midstream.inputs import table_of
 from midstream.interface.cli import app
 
@@ -111,8 +111,8 @@ def test_results_that_are_followed_come_once_each(tmp_path):
         return before
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("midstream.checkpoint.stored_results.is_running", runs)
-        seen = list(follow_results(str(tmp_path), "q", sleep=next_batch))
+        patch.setattr("midstream.checkpoint.subscriptions.is_running", runs)
+        seen = list(Subscription(str(tmp_path), "q", sleep=next_batch))
     assert len(seen) > 2 and pa.concat_tables(seen).equals(job.table("q").combine_chunks())
 
 

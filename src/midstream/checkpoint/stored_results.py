@@ -6,9 +6,6 @@ by looking there. What a result's columns are stands in the manifest and in the 
 
 from __future__ import annotations
 
-import time as clock
-from collections.abc import Callable, Iterator
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +14,6 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.lease import is_running
 from midstream.checkpoint.lists import results_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.plan_graphs import schema_of_record
@@ -79,45 +75,21 @@ def read_query_results(checkpoint: str, query: str, *, current: bool = False) ->
     """The results of a query that a job, running or not, has released; or only what is valid at the newest instant."""
     store = CheckpointStore(checkpoint)
     while True:
-        manifest = _newest(store)
+        manifest = newest_manifest(store)
         try:
             table = stored_results(store.files, manifest, query)
             break
         except MissingFile:
-            if not _is_superseded(store, manifest):
+            if not is_superseded(store, manifest):
                 raise
     table = valid_now(table, manifest, query) if current else table
     entry = manifest.queries.get(query)
     return table if entry is None else sorted_by(table, result_order(entry.cql, table.schema))
 
 
-def _is_superseded(store: CheckpointStore, manifest: Manifest) -> bool:
+def is_superseded(store: CheckpointStore, manifest: Manifest) -> bool:
     """Whether there is a newer manifest; then files of this one, merged since, may have gone."""
-    return _newest(store).batch_id != manifest.batch_id
-
-
-def follow_results(
-    checkpoint: str, query: str, *, pause: float = 0.5, sleep: Callable[[float], None] = clock.sleep
-) -> Iterator[pa.Table]:
-    """What is released so far, then what each batch releases, until the job no longer runs."""
-    store = CheckpointStore(checkpoint)
-    since, seen = BEGINNING, None
-    while True:
-        running = is_running(store.files)  # asked first: what a job releases last is still read
-        manifest = _newest(store)
-        if manifest.batch_id != seen:
-            try:
-                table = stored_results(store.files, manifest, query, since)
-            except MissingFile:
-                if not _is_superseded(store, manifest):
-                    raise
-                continue
-            if seen is None or table.num_rows:
-                yield table
-            since, seen = max(since, manifest.released.get(query, BEGINNING)), manifest.batch_id
-        if not running:
-            return
-        sleep(pause)
+    return newest_manifest(store).batch_id != manifest.batch_id
 
 
 def valid_now(table: pa.Table, manifest: Manifest, query: str) -> pa.Table:
@@ -188,7 +160,8 @@ def require_query(manifest: Manifest, query: str) -> None:
         raise QueryError(f"the job has no query {query}", detail=f"its queries are {known}", hint=hint)
 
 
-def _newest(store: CheckpointStore) -> Manifest:
+def newest_manifest(store: CheckpointStore) -> Manifest:
+    """The newest manifest of a checkpoint; refuses one that has none."""
     manifest = store.latest()
     if manifest is None:
         raise JobError(

@@ -14,6 +14,7 @@ from midstream.algebra.quantities import size
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.plotting import change_of_record, plot_results
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
+from midstream.checkpoint.subscriptions import Subscription
 from midstream.errors import JobError
 from midstream.html import Records, preformatted, section, table
 from midstream.inputs import Duration
@@ -91,6 +92,14 @@ class ContinuousQuery:
     def table(self) -> pa.Table:
         """All results released so far, in order, in this process."""
         raise NotImplementedError
+
+    def current(self) -> pa.Table:
+        """On a checkpoint: the results that are valid at the last instant for which all are known."""
+        self._is_elsewhere("current")
+
+    def subscribe(self, since: int | None = None) -> Subscription:
+        """On a checkpoint: results as they are released, from an instant on, in ticks; also by `async for`."""
+        self._is_elsewhere("subscribe")
 
     def poll(self) -> pa.Table:
         """In memory: the results released since the last poll."""

@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from midstream.algebra.physical import render_physical
 from midstream.algebra.statistics import UNKNOWN, Statistics
-from midstream.algebra.time import ticks
+from midstream.algebra.time import BEGINNING, ticks
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.checkpoint.stored_queries import past_migration, shared_with
+from midstream.checkpoint.stored_results import valid_now
+from midstream.checkpoint.subscriptions import Subscription
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.enrolment import Enrolment
 from midstream.errors import MigrationError
@@ -170,6 +172,15 @@ class Query(ContinuousQuery):
 
             return result_table(self._running.plan, None)
         return results_of_query(job.files, job.manifest, self.name, self._running.plan)
+
+    def current(self) -> pa.Table:
+        """The results that are valid at the last instant for which all are known."""
+        manifest = self._job.manifest
+        return self.table() if manifest is None else valid_now(self.table(), manifest, self.name)
+
+    def subscribe(self, since: int | None = None) -> Subscription:
+        """Results as they are released, from an instant on, in ticks; also by `async for`. It ends with the job."""
+        return Subscription(self._job.store.uri, self.name, BEGINNING if since is None else since)
 
     def __repr__(self) -> str:
         return f"Query({self.name!r}, {self._running.cql!r})"

@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "dead": ("dead", "Show the rows that a job could not use, or replay them"),
     "top": ("top", "Show a job in the terminal while it runs"),
     "dashboard": ("dashboard", "Serve a live page of a job"),
+    "serve": ("serve", "Serve the results of a job over HTTP"),
     "state": ("state", "Show what a checkpoint holds"),
     **{name: ("", _short(kind)) for name, kind in JOB_COMMANDS.items() if kind.examples and not kind.part_of},
     "repair": ("control", "Repair the checkpoint of a stopped job"),

@@ -12,7 +12,8 @@ import typer
 
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.retention import RemovedWarning, removed_text
-from midstream.checkpoint.stored_results import follow_results, read_query_results
+from midstream.checkpoint.stored_results import read_query_results
+from midstream.checkpoint.subscriptions import Subscription
 from midstream.errors import JobError
 from midstream.inputs import write_table
 from midstream.interface.cli import options
@@ -48,7 +49,7 @@ def results(
         raise JobError("--follow shows results as they come", hint="leave --current and --out out")
     if follow:
         with suppress(KeyboardInterrupt):
-            for table in follow_results(checkpoint, query):
+            for table in Subscription(checkpoint, query):
                 show_json(table_as_json(table, 0)) if json else show_table(table, 0)
                 sys.stdout.flush()  # whoever reads a pipe sees results when they come
         return

@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from midstream.checkpoint.commands import COMMANDS, command_in, form_of
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stops import standing
+from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import InputError, InternalError, MidstreamError, QueryError
 from midstream.interface.answers import answer_text, forecast_text
 from midstream.interface.asking import asked
@@ -26,6 +28,7 @@ from midstream.interface.dashboard.export import exported
 from midstream.interface.dashboard.feed import NewsFeed
 from midstream.interface.dashboard.page_data import job_summary_at, results_preview
 from midstream.interface.dashboard.prometheus import CONTENT_TYPE, exposition
+from midstream.interface.dashboard.relations import Relations, since_of
 from midstream.interface.dashboard.series import series_summary
 
 PATIENCE = 60.0
@@ -46,6 +49,7 @@ class Dashboard:
         self.pages = 0
         self.access = access
         self.feed = NewsFeed(checkpoint)
+        self.relations = Relations(checkpoint)
 
     @property
     def app(self) -> Starlette:
@@ -62,6 +66,13 @@ class Dashboard:
                 Route("/api/export", self._looking(self.export)),
                 Route("/metrics", self._looking(self.metrics)),
                 Route("/api/ask", self.ask, methods=["POST"]),
+                Route("/queries", self._looking(self.relations.queries)),
+                Route("/queries/{name}/results", self._looking(self.relations.results)),
+                Route("/queries/{name}/current", self._looking(self.relations.current)),
+                Route("/queries/{name}/changes", self._looking(self.changes)),
+                Route("/sql", self._looking(self.relations.sql), methods=["GET", "POST"]),
+                Route("/healthz", self.healthz),
+                Route("/readyz", self.readyz),
             ],
             middleware=[Middleware(Guard, access=self.access)],
             lifespan=self._lifespan,
@@ -111,17 +122,38 @@ class Dashboard:
     async def events(self, request: Request) -> Response:
         """The news; a page that comes back says up to which batch it knows them."""
         since = whole_number("since", request.headers.get("last-event-id") or request.query_params.get("since"), -1)
+        return self._streamed(self.feed.events(since))
+
+    async def changes(self, request: Request) -> Response:
+        """What is released of a query from an instant on; who comes back says up to which instant it knows it."""
+        since = since_of(request.headers.get("last-event-id") or request.query_params.get("since"))
+        name, form = request.path_params["name"], request.query_params.get("form", "rows")
+        return self._streamed(await asyncio.to_thread(self.relations.changes, name, since, form))
+
+    def _streamed(self, events: AsyncIterator[str]) -> Response:
         if self.pages >= self.most_pages:
             return refused("too many pages are open", 503, "close some of them")
-        return StreamingResponse(self._counted(since), media_type="text/event-stream")
+        return StreamingResponse(self._counted(events), media_type="text/event-stream")
 
-    async def _counted(self, since: int) -> AsyncIterator[str]:
+    async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
         self.pages += 1
         try:
-            async for news in self.feed.events(since):
-                yield news
+            async for event in events:
+                yield event
         finally:
             self.pages -= 1
+
+    async def healthz(self, request: Request) -> Response:
+        """That this server answers."""
+        return JSONResponse({"alive": True})
+
+    async def readyz(self, request: Request) -> Response:
+        """Whether the job runs: it holds its lease and is at work."""
+        try:
+            found = await asyncio.to_thread(phase_of, self.checkpoint)
+        except MidstreamError:
+            found = "unreadable"
+        return JSONResponse({"phase": found}, 200 if found == "running" else 503)
 
     async def job(self, request: Request) -> Response:
         """The job as of a batch."""
@@ -181,6 +213,12 @@ class Dashboard:
     async def _opened(self) -> StoredJob:
         known = self.feed.job
         return await asyncio.to_thread(StoredJob.open, self.checkpoint) if known is None else known
+
+
+def phase_of(checkpoint: str) -> str:
+    """What the job of a checkpoint does."""
+    store = CheckpointStore(checkpoint)
+    return str(standing(store.files, store.latest()).phase)
 
 
 class Guard:
