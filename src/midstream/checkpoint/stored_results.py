@@ -83,8 +83,8 @@ def read_query_results(checkpoint: str, query: str, *, current: bool = False) ->
             if not is_superseded(store, manifest):
                 raise
     table = valid_now(table, manifest, query) if current else table
-    entry = manifest.queries.get(query)
-    return table if entry is None else sorted_by(table, result_order(entry.cql, table.schema))
+    text = manifest.queries[query].cql if query in manifest.queries else ""  # a plan of one's own has no text
+    return sorted_by(table, result_order(text, table.schema)) if text else table
 
 
 def is_superseded(store: CheckpointStore, manifest: Manifest) -> bool:
