@@ -42,6 +42,9 @@ SUBQUERIES = (
     "SELECT i FROM A WHERE v = (SELECT median(v) FROM B WHERE B.k = A.k)",
     "SELECT i FROM A WHERE v > (SELECT max(v) FROM (SELECT k, sum(v) AS v FROM B GROUP BY k) AS x)",
     "SELECT i, (SELECT count(*) FROM A AS x WHERE x.v < A.v) AS place FROM A",
+    "SELECT i, (SELECT B.i FROM B WHERE B.k = A.k ORDER BY B.v DESC, B.i LIMIT 1) AS best FROM A",
+    "SELECT i, (SELECT (SELECT max(v) FROM C) + B.v FROM B WHERE B.i = A.i) AS l FROM A",
+    "SELECT i, (SELECT (SELECT max(v) FROM B) + A.v) AS l FROM A",
     "SELECT i, v FROM A WHERE (SELECT count(*) FROM B WHERE B.k = A.k AND B.v >= A.v) > 0",
     "SELECT i, (SELECT max(B.v + A.v) FROM B WHERE B.k <> A.k) AS m FROM A",
     "SELECT i, v IN (SELECT B.v + A.k FROM B WHERE B.k <= A.k) AS l FROM A",
@@ -130,6 +133,10 @@ CASTS = (
     "SELECT i, 'abc' SIMILAR TO 'a.c' AS a, 'abc' GLOB 'a*' AS b, k::INT4 AS c, v::INT8 AS d FROM A",
     "SELECT sum(CASE WHEN v > 2 THEN 1 ELSE 0 END) AS a, sum(v > 2) AS b FROM A HAVING count(*) > 0",
     "FROM A SELECT i, v WHERE v > 2",
+    "SELECT i AS p, p + 1 AS q, q * 2 AS r FROM A WHERE p > 3",
+    "SELECT s.p, s.* FROM (SELECT {'p': k, 'q': v} AS s FROM A) AS x",
+    "SELECT i, v FROM A ORDER BY i LIMIT 1 + 2",
+    "SELECT a.range AS x, b.range AS y FROM range(3) AS a, range(2) AS b WHERE a.range = b.range",
 )
 QUERIES = (*SUBQUERIES, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS, *NESTED, *CASTS)
 CONSTANTS = (

@@ -305,7 +305,7 @@ CASTS = {
     "TRY_CAST(nan AS BIGINT)": None,
     "TRY_CAST('2023-02-29' AS DATE)": None,
     "TRY_CAST('12:00' AS TIMESTAMP)": None,
-    "TRY_CAST('yes' AS BOOLEAN)": None,
+    "TRY_CAST('maybe' AS BOOLEAN)": None,
     "TRY_CAST('12' AS BIGINT)": 12,
 }
 

@@ -52,7 +52,7 @@ _LISTS = (
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
     " list_bool_or list_intersect list_zip list_value flatten cardinality map map_keys map_values map_entries"
     " map_contains map_from_entries map_concat map_extract map_extract_value struct_extract struct_keys"
-    " range generate_series"
+    " range generate_series list_aggregate list_where"
 )
 
 QUANTIFIED = {"=": "equal", "<>": "unequal", "<": "less", "<=": "at_most", ">": "greater", ">=": "at_least"}
@@ -128,6 +128,7 @@ BORROWED: Mapping[str, tuple[str, ...]] = {
     "minus": ("({0} - {1})", "({0} - ({1} % 2147483647)::INTEGER)"),
     "raised": ("pow({0}, {1})",),
     "regexp_matches_any_case": ("regexp_matches({0}, {1}, 'i')",),
+    "nvl2": ("CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END",),
     "glob": ("({0} GLOB {1})",),
     "as_type": ("cast_to_type({0}, {1})",),
     "as_time": ("{0}::TIME",),

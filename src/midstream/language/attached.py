@@ -28,9 +28,11 @@ from midstream.algebra.expressions import (
     substitute,
     walk,
 )
+from midstream.algebra.over import OrderKey
 from midstream.algebra.plan import Aggregate, Join, JoinKind, Project, Relation
 from midstream.algebra.types import BOOLEAN, INTEGER
 from midstream.language.aggregates import Aggregates
+from midstream.language.limits import wanted_of
 from midstream.language.nested import distinct
 from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
@@ -64,6 +66,8 @@ class Inside:
     aggregates: Aggregates
     ties: list[tuple[Expression, Expression]]
     others: list[Expression]
+    first: tuple[OrderKey, ...] | None = None
+    """The order whose first row is meant, if only one is."""
 
 
 @dataclass
@@ -88,7 +92,8 @@ class Attachments:
             )
         calls, output = list(inside.aggregates.calls), inside.outputs[0]
         if not calls:
-            calls = [NamedAggregate("only", borrow_aggregate("only_value", [output], [], False))]
+            name = "only_value" if inside.first is None else "first"
+            calls = [NamedAggregate("only", borrow_aggregate(name, [output], inside.first or (), False))]
             output = Column("only", output.type)
         return substitute(output, self._attach(around, inside, calls, inside.ties, node))
 
@@ -163,6 +168,10 @@ class Attachments:
         binding, catalog = self.binder.binding, self.binder.binding.catalog
         scope = around.scope if around.scope.outer is None else replace(around.scope, outer=None)
         aggregates = Aggregates(binding)
+        first = aggregated and _is_first(query)
+        if first:
+            query = query.copy()
+            query.set("limit", None)
         if not is_plain(query, catalog, aggregated):
             with binding.inside(scope):
                 bound = self.binder.query(query, self.environment)
@@ -174,13 +183,18 @@ class Attachments:
         with binding.inside(scope):
             relation = self.binder.tuples(query, inner, self.environment)
             relation, correlated = self.binder.where(query, relation, inner, self.environment, correlate=True)
-            values = ScalarBinder(binding, inner, "SELECT", aggregates)
-            outputs = [value for _, value in self.binder.items(query, values)]
+            within = Attachments(self.binder, query, self.environment)
+            values = ScalarBinder(binding, inner, "SELECT", aggregates, within)
+            items = self.binder.items(query, values)
+            wanted = wanted_of(query, values, items, {})
+            relation = within.joined(relation, lambda e: e)
+        outputs = [value for _, value in items]
         if aggregates.calls:
             outputs = [aggregates.over_groups(value, values.places) for value in outputs]
         ties = [_tie(condition, relation) for condition in correlated]
         others = [c for c, tie in zip(correlated, ties, strict=True) if tie is None]
-        return Inside(relation, inner, outputs, aggregates, [tie for tie in ties if tie is not None], others)
+        order = wanted.order if first and not aggregates.calls else None
+        return Inside(relation, inner, outputs, aggregates, [tie for tie in ties if tie is not None], others, order)
 
     def _attach(
         self,
@@ -250,6 +264,13 @@ def _tie(condition: Expression, inside: Relation) -> tuple[Expression, Expressio
             if columns_of(inner) <= names and not columns_of(outer) & names:
                 return outer, inner
     return None
+
+
+def _is_first(query: Node) -> bool:
+    """Whether a sub-query gives the first row of an order."""
+    limit = query.args.get("limit")
+    written = isinstance(limit, exp.Literal) and limit.this == "1"
+    return written and query.args.get("offset") is None and not query.args.get("ties")
 
 
 def _alone(query: Node, catalog: Catalog) -> Node | None:

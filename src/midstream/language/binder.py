@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog
@@ -16,6 +17,7 @@ from midstream.algebra.expressions import (
     TRUE,
     AggregateCall,
     Expression,
+    Literal,
     Named,
     NamedAggregate,
     columns_of,
@@ -229,12 +231,13 @@ class QueryBinder:
         subqueries: list[SubqueryCondition] = []
         attached = Attachments(self, node, environment)
         binder = ScalarBinder(self.binding, scope, "WHERE", subqueries=attached)
+        binder.shorthands = _shorthands(node)
         for part in flatten(clause.this, exp.And):
             condition = subquery_condition(part)
             if condition is not None:
                 subqueries.append(condition)
                 continue
-            bound = self._where_part(node, binder, part)
+            bound = binder.condition(part)
             (correlated if correlate and is_correlated(bound, relation) else kept).append(bound)
         late = [part for part in kept if columns_of(part) & attached.columns()]
         relation, kept = push_conditions(relation, [part for part in kept if part not in late])
@@ -245,16 +248,6 @@ class QueryBinder:
             relation = apply_subquery(self, relation, inner_scope, condition, environment)
         return relation, correlated
 
-    def _where_part(self, node: exp.Select, binder: ScalarBinder, part: Node) -> Expression:
-        try:
-            return binder.condition(part)
-        except QueryError as error:
-            aliases = [i.alias for i in node.expressions if isinstance(i, exp.Alias)]
-            name = error.message.removeprefix("unknown column ")
-            if name != error.message and name in aliases:
-                error.hint = f"WHERE comes before SELECT: repeat what {name} stands for, or use a sub-query"
-            raise
-
     def items(self, node: exp.Select, binder: ScalarBinder) -> Items:
         """What SELECT asks for: wanted names and values."""
         items: Items = []
@@ -262,16 +255,26 @@ class QueryBinder:
             if isinstance(item, exp.Star):
                 items.extend(self._star(binder, self._chosen(item, binder), item))
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-                source = binder.scope.source(item.args["table"])
-                items.extend(self._star(binder, list(source.columns.items()), item))
+                items.extend(self._star(binder, self._all_of(item, binder), item))
             elif isinstance(item, exp.Alias):
                 items.append((item.alias, binder.bind(item.this)))
+                binder.given[item.alias.casefold()] = items[-1][1]
             else:
                 bound = binder.bind(item)
                 items.append((item_name(item, binder.scope, position), bound))
         if len(items) > MOST_COLUMNS:
             raise self.binding.error(f"the query gives more than {MOST_COLUMNS:,} columns", node)
         return items
+
+    def _all_of(self, item: exp.Column, binder: ScalarBinder) -> Items:
+        """The columns of `source.*`, or the fields of `struct.*`."""
+        table: exp.Identifier = item.args["table"]
+        nested = binder.scope.nested(exp.Column(this=exp.Identifier(this="*"), table=table))
+        struct = None if nested is None else binder.bind(exp.Column(this=nested))
+        if struct is None or not pa.types.is_struct(struct.type):
+            return list(binder.scope.source(table).columns.items())
+        names = [Literal(f.name, TEXT) for f in struct.type]
+        return [(str(n.value), binder.call("field", [struct, n], [item, item], item)) for n in names]
 
     def _chosen(self, star: exp.Star, binder: ScalarBinder) -> Items:
         """The columns of `*`, without those that EXCLUDE names and with the values that REPLACE gives some."""

@@ -157,10 +157,10 @@ class ExpressionGrammar(CallGrammar):
             self.need(TokenType.FROM, "FROM after IS DISTINCT")
             kind = exp.NullSafeEQ if negated else exp.NullSafeNEQ
             return at(kind(this=left, expression=self.value(PREDICATE)), operator)
-        token = self.take(TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
+        token = self.take(TokenType.NULL, TokenType.TRUE, TokenType.FALSE) or self.take_word("UNKNOWN")
         if token is None:
             self.expected("NULL, TRUE, FALSE or DISTINCT FROM after IS")
-        is_null, is_true = token.token_type == TokenType.NULL, token.token_type == TokenType.TRUE
+        is_null, is_true = token.token_type in (TokenType.NULL, TokenType.VAR), token.token_type == TokenType.TRUE
         value = at(exp.Null() if is_null else exp.Boolean(this=is_true), token)
         made = at(exp.Is(this=left, expression=value), operator)
         return at(exp.Not(this=made), operator) if negated else made

@@ -16,7 +16,9 @@ from sqlglot import exp
 from midstream.algebra.expressions import AggregateCall, Call, Column, Expression, Literal, Named, conjunction
 from midstream.algebra.over import NamedOver, OrderKey
 from midstream.algebra.plan import Over, Project, Relation, Select
+from midstream.algebra.semantics.scalars import evaluator
 from midstream.algebra.types import BOOLEAN, INTEGER, TEXT
+from midstream.errors import QueryError
 from midstream.language.binding import Binding, match_name
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
@@ -95,6 +97,7 @@ def wanted_of(node: exp.Select, select: ScalarBinder, items: Items, shorthands: 
 def limit_of(binding: Binding, node: Node) -> Limit | None:
     """What LIMIT, OFFSET and FETCH say; None if there are none of them."""
     count, skipped = node.args.get("limit"), node.args.get("offset")
+    count = None if isinstance(count, exp.Null) else count
     if count is None and skipped is None:
         return None
     wanted = None if count is None else _rows(binding, count)
@@ -105,10 +108,13 @@ def limit_of(binding: Binding, node: Node) -> Limit | None:
 
 
 def _rows(binding: Binding, node: Node) -> int:
-    text = node.this if isinstance(node, exp.Literal) and not node.args.get("is_string") else ""
-    if not str(text).isdecimal() or len(str(text)) > 18:
-        raise binding.error("LIMIT and OFFSET take a whole number that is written out", node)
-    return int(text)
+    try:
+        found = evaluator(ScalarBinder(binding, Scope(binding), "LIMIT").bind(node), [], binding.catalog)(())
+    except QueryError:
+        found = None
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < 10**18:
+        raise binding.error("LIMIT and OFFSET take a whole number", node)
+    return found
 
 
 def limited(binding: Binding, relation: Relation, order: Sequence[OrderKey], limit: Limit | None) -> Relation:

@@ -107,6 +107,9 @@ class QueryGrammar(SourceGrammar):
         name = self.identifier("a name after WITH")
         columns = self.column_names()
         self.need(TokenType.ALIAS, "AS")
+        if self._next.text.upper() == "MATERIALIZED":
+            self.take(TokenType.NOT)
+        self.take_word("MATERIALIZED")
         self.need(TokenType.L_PAREN, "(")
         body = self.query()
         self.need(TokenType.R_PAREN, ")")

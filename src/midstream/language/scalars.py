@@ -74,6 +74,7 @@ class ScalarBinder:
         self.overs = overs
         self.unnests: Unnests | None = None
         self.shorthands: dict[str, Node] = {}
+        self.given: dict[str, Expression] = {}
         self.places: dict[str, int | None] = {}
         self._depth = 0
 
@@ -178,6 +179,8 @@ class ScalarBinder:
         shorthand = None if node.args.get("table") else self.shorthands.get(node.this.name.casefold())
         if shorthand is not None and not self.scope.knows(node):
             return self._shorthand(shorthand)
+        if not node.args.get("table") and node.this.name.casefold() in self.given and not self.scope.knows(node):
+            return self.given[node.this.name.casefold()]
         if node.args.get("table") and (nested := self.scope.nested(node)) is not None:
             return self._apply("field", [exp.Column(this=nested), exp.Literal.string(node.this.name)], node)
         _, bound = self.scope.resolve(node)

@@ -24,7 +24,7 @@ BOUNDS = ("window_start", "window_end")
 class Source:
     """A stream or sub-query in FROM: its visible name, its columns by visible name, and its part of FROM.
 
-    `bounds` are columns of its window, which `*` does not name.
+    `bounds` are other names: of columns of its window, and of a function's rows, which `*` does not name.
     """
 
     name: str

@@ -235,7 +235,9 @@ class SourceBinder:
         columns = self._column_names(node, names)
         made = [Named(f"{unique}.{column}", one) for column, (_, one) in zip(columns, lists, strict=True)]
         relation = Unnest(base, tuple(made))
-        scope.add(self._visible(node), pa.schema([relation.schema.field(m.name) for m in made]), columns, node)
+        schema = pa.schema([relation.schema.field(one.name) for one in made])
+        source = scope.add(self._visible(node), schema, columns, node)
+        source.bounds.update((name, source.columns[column]) for (name, _), column in zip(lists, columns, strict=True))
         return relation
 
     def _lateral(self, node: Node, scope: Scope, left: Relation, kind: JoinKind) -> Relation:

@@ -6,6 +6,7 @@ stays only if the equality is false for every inner tuple, so the anti-join matc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -166,18 +167,24 @@ def is_plain(query: Node, catalog: Catalog, aggregated: bool = False) -> bool:
 
 def has_aggregate(node: Node, catalog: Catalog) -> bool:
     """Whether an aggregate of groups is called in a value."""
-    calls = (call for call in node.find_all(exp.Anonymous) if call.args.get("over") is None)
+    calls = (call for call in _calls(node) if call.args.get("over") is None)
     return any(_is_aggregate(call.name.lower(), catalog) for call in calls)
 
 
 def has_over(node: Node) -> bool:
     """Whether a value looks at the rows around a row."""
-    return any(call.args.get("over") is not None for call in node.find_all(exp.Anonymous))
+    return any(call.args.get("over") is not None for call in _calls(node))
 
 
 def has_unnest(node: Node) -> bool:
     """Whether a value gives rows."""
-    return any(call.name.lower() in UNNESTING for call in node.find_all(exp.Anonymous))
+    return any(call.name.lower() in UNNESTING for call in _calls(node))
+
+
+def _calls(node: Node) -> Iterator[exp.Anonymous]:
+    """The calls of a value; those of the sub-queries in it are theirs."""
+    parts = node.walk(prune=lambda part: isinstance(part, exp.Select | exp.SetOperation))
+    return (part for part in parts if isinstance(part, exp.Anonymous))
 
 
 def _is_aggregate(name: str, catalog: Catalog) -> bool:

@@ -27,7 +27,7 @@ _TIMESTAMP = re.compile(
     _DATE.pattern
     + r"(?:[ T]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?)?\s*(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 )
-_BOOLEAN = {"true": True, "1": True, "false": False, "0": False}
+_BOOLEAN = {word: True for word in ("true", "t", "yes", "y", "1")} | {w: False for w in ("false", "f", "no", "n", "0")}
 
 
 class DoesNotFit(ValueError):

@@ -33,6 +33,9 @@ _EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _EXACT_IN_DOUBLE = 2**53
 
 
+TRUE_WORDS, FALSE_WORDS = ["true", "t", "yes", "y", "1"], ["false", "f", "no", "n", "0"]
+
+
 def cast_kernel(source: pa.DataType, target: pa.DataType, attempt: bool) -> Conversion:
     """Columns of one type as columns of another."""
     convert = _conversion(source, target)
@@ -238,7 +241,7 @@ def _rescaled(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _to_boolean(source: pa.DataType, target: pa.DataType) -> Conversion | None:
     if kind.is_string(source):
-        true, false = pa.array(["true", "1"]), pa.array(["false", "0"])
+        true, false = pa.array(TRUE_WORDS), pa.array(FALSE_WORDS)
 
         def read(values: pa.Array) -> pa.Array:
             lower = pc.utf8_lower(values)
