@@ -129,6 +129,8 @@ class Catalog:
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
     finite: bool = False
     """Whether the streams are whole tables, so that a query is answered once."""
+    queries: Mapping[str, str] = field(default_factory=dict)
+    """The texts of other queries, which one may read in FROM."""
 
     def function(self, name: str) -> UserFunction:
         """A user's function by name."""

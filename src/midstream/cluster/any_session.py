@@ -19,6 +19,7 @@ from midstream.cluster.options import ON_A_CHECKPOINT, Incomplete, QueryOptions,
 from midstream.errors import JobError
 from midstream.html import Records
 from midstream.inputs import Duration, Format, NamedSource, StreamSettings
+from midstream.language.over_queries import with_queries
 
 if TYPE_CHECKING:
     from midstream.adaptation.policy import Mode, Policy
@@ -210,7 +211,7 @@ class Session:
         keep: bool = True,
         incomplete: Incomplete = QueryOptions.incomplete,
     ) -> ContinuousQuery:
-        """Adds a continuous query, also while others run: it starts now, on a checkpoint with the next batch.
+        """Adds a continuous query, also while others run, and perhaps over one: it starts now, or with the next batch.
 
         `plan` forces a join tree or probe orders. With `share=False` it keeps everything to itself. In memory, with
         `keep=False`, its results are forgotten once polled.
@@ -229,7 +230,8 @@ class Session:
         at first.
         """
         options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep, incomplete)
-        return self._add_query(check_name("query", name), cql, options)
+        text = with_queries(cql, self.catalog.queries, self.catalog.streams)
+        return self._add_query(check_name("query", name), text, options)
 
     def _add_query(self, name: str, cql: str, options: QueryOptions) -> ContinuousQuery:
         raise NotImplementedError

@@ -41,7 +41,7 @@ class Enrolment:
     def catalog(self) -> Catalog:
         """What queries may refer to."""
         streams = {name: stream.declaration for name, stream in self.run.inputs.items() if name != TICKS}
-        return Catalog(streams, self.adding.functions)
+        return Catalog(streams, self.adding.functions, queries={q.name: q.cql for q in self.job.queries.values()})
 
     def results(self, name: str) -> Any:
         """All results of a query that are released so far, also of one that is not declared.

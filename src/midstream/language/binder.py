@@ -39,6 +39,7 @@ from midstream.language.nested import distinct
 from midstream.language.nodes import Node, flatten
 from midstream.language.outputs import item_name, unique_names
 from midstream.language.over import Overs, narrowed
+from midstream.language.over_queries import with_queries
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sequences import push_conditions
@@ -64,6 +65,7 @@ MOST_COLUMNS = 2_000
 def parse(query: str, catalog: Catalog) -> Relation:
     """The bound logical plan of a query; every mistake is a QueryError that knows its place."""
     try:
+        query = with_queries(query, catalog.queries, catalog.streams)
         tree = read(query)
         binding = Binding(query, catalog, time_type=time_type(tree, catalog))
         plan = QueryBinder(binding).top(tree)

@@ -60,7 +60,8 @@ class EmbeddedSession(Session):
 
     @property
     def catalog(self) -> Catalog:
-        return Catalog({name: stream.declaration for name, stream in self.streams.items()}, self.functions)
+        streams = {name: stream.declaration for name, stream in self.streams.items()}
+        return Catalog(streams, self.functions, queries={name: query.cql for name, query in self._queries.items()})
 
     @property
     def queries(self) -> dict[str, Query]:

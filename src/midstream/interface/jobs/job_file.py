@@ -23,6 +23,7 @@ from midstream.job.queries.faults import OnError
 from midstream.job.slots.sites import Sites, home_of, sites_of
 from midstream.job.task.exchange import chosen_bits
 from midstream.job.task.memory import Memory, bytes_of
+from midstream.language.over_queries import with_queries
 from midstream.optimizer.sites.links import links_of
 
 TABLES = ("job", "streams", "queries", "functions", "spark", "links")
@@ -123,13 +124,13 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
     job = top.section(JOB_KEYS, "job")
     sites = _sites(job)
     streams = tuple(_stream(stream, top, folder, sites) for stream in top.names("streams"))
-    usual = _policy(job, OFF)
-    queries = tuple(_query(query, top, folder, usual) for query in top.names("queries", needed=False))
+    queries = [_query(query, top, folder, _policy(job, OFF)) for query in top.names("queries", needed=False)]
+    texts, names = {query.name: query.cql for query in queries}, [stream.name for stream in streams]
     return (
         JobFile(
             _located(job.text("checkpoint"), folder),
             streams,
-            queries,
+            tuple(replace(query, cql=with_queries(query.cql, texts, names)) for query in queries),
             job.optional("trigger"),
             job.optional("master"),
             bool(job.optional("ticks")),
