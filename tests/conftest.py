@@ -92,6 +92,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def impatient() -> Iterator[None]:
+    """Has what fails outside of a job be tried again at once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("midstream.connectors.retrying.PAUSES", (0.0, 0.0))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def syncing() -> Iterator[Callable[[int], None]]:
     """Has nothing in this process wait for the disk, and gives what would.
 

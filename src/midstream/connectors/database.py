@@ -10,6 +10,7 @@ have ended are removed, new ones added, or, with a key, put in the place of the 
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,11 +18,15 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from midstream.connectors.environment import hidden
 from midstream.connectors.forms import TO, Form, instant_of, require_distinct_names
 from midstream.connectors.sink import Delivery, raced
 from midstream.errors import JobError
+from midstream.inputs.json_values import json_texts
 
-RECORD = "midstream_deliveries"
+log = logging.getLogger(__name__)
+
+RECORD, DEAD_LETTERS = "midstream_deliveries", "midstream_dead_letters"
 WHOSE = "target = {0} AND history = {0} AND query = {0} AND identity = {0}"
 OTHERS = "target = {0} AND NOT (history = {0} AND query = {0})"
 
@@ -41,11 +46,13 @@ class Database(ABC):
     kind: ClassVar[str]
     mark: ClassVar[str] = "?"
     """What stands for a value in a statement."""
+    refusals: tuple[type[Exception], ...] = ()
+    """What says that the database does not take a row, because of a type or a constraint."""
 
-    def __init__(self, table: str, form: Form = "rows", key: Sequence[str] = ()) -> None:
+    def __init__(self, table: str, form: Form = "rows", key: Sequence[str] = (), on_bad: str = "stop") -> None:
         if key and form != "current":
             raise JobError(f"a key belongs to the form 'current', and the table {table} has {form!r}")
-        self.table, self.form, self.key = table, form, list(key)
+        self.table, self.form, self.key, self.on_bad = table, form, list(key), on_bad
         self._opened: pa.Schema | None = None
         self._had: dict[tuple[str, ...], int] = {}
         """What the table has had, once it was asked: what others write later, a transaction notices."""
@@ -120,12 +127,40 @@ class Database(ABC):
                 self._take_over(run, delivery)
             self._raise(run, delivery)
             instead = self._instead(table) if self.key else ""
-            if table.num_rows:
+            if table.num_rows and self.on_bad == "stop":
                 self.insert(run, table, quoted(self.table), instead)
+            elif table.num_rows:
+                self._insert_good(run, table, instead, delivery)
             if self.form == "current":
                 now = self.value(instant_of(table.schema.field(TO).type, delivery.now))
                 run.execute(self._said(f"DELETE FROM {quoted(self.table)} WHERE {quoted(TO)} <= {{0}}"), [now])
         self._had[tuple(self._whose(delivery))] = delivery.until
+
+    def _insert_good(self, run: Any, table: pa.Table, instead: str, delivery: Delivery) -> None:
+        """Adds the rows that the table takes, in halves where it does not take all; others are set aside."""
+        waiting = [(0, table.num_rows)]
+        while waiting:
+            start, stop = waiting.pop()
+            some = table.slice(start, stop - start)
+            run.execute("SAVEPOINT midstream")
+            try:
+                self.insert(run, some, quoted(self.table), instead)
+            except self.refusals as error:
+                run.execute("ROLLBACK TO SAVEPOINT midstream")
+                if len(some) > 1:
+                    waiting += [((start + stop) // 2, stop), (start, (start + stop) // 2)]
+                else:
+                    self._set_aside(run, some, str(error).split("\n")[0], delivery)
+            run.execute("RELEASE SAVEPOINT midstream")
+
+    def _set_aside(self, run: Any, row: pa.Table, reason: str, delivery: Delivery) -> None:
+        """Remembers a row that the table does not take, in the same transaction as all others."""
+        columns = "target TEXT, query TEXT, batch BIGINT, reason TEXT, content TEXT"
+        run.execute(f"CREATE TABLE IF NOT EXISTS {DEAD_LETTERS} ({columns})")
+        text = json_texts(row.combine_chunks().to_batches()[0])[0]
+        values = [self.table, delivery.query, delivery.batch_id, reason, text]
+        run.execute(self._said(f"INSERT INTO {DEAD_LETTERS} VALUES ({', '.join(['{0}'] * 5)})"), values)
+        log.warning("%s does not take a row, which is now in %s: %s", self.name, DEAD_LETTERS, hidden(reason))
 
     def _raise(self, run: Any, delivery: Delivery) -> None:
         """Raises the record to the end of a delivery; refuses if it is beyond its start."""

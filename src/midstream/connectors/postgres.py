@@ -12,7 +12,7 @@ import pyarrow.csv as csv
 from midstream.connectors.database import Database, quoted
 from midstream.connectors.environment import conceal
 from midstream.connectors.forms import Form, json_column
-from midstream.connectors.registry import TABLE, Option, form_option
+from midstream.connectors.registry import ON_BAD, TABLE, Option, form_option
 from midstream.errors import JobError
 
 PATIENCE = 10
@@ -27,12 +27,18 @@ class Postgres(Database):
         "url": Option(str, "Where the database is: postgresql://user:password@host/database.", needed=True),
         **TABLE,
         "form": form_option("rows", "changelog", "current"),
+        "on_bad": ON_BAD,
     }
 
-    def __init__(self, url: str, table: str, form: Form = "rows", key: Sequence[str] = ()) -> None:
-        super().__init__(table, form, key)
+    def __init__(
+        self, url: str, table: str, form: Form = "rows", key: Sequence[str] = (), on_bad: str = "stop"
+    ) -> None:
+        super().__init__(table, form, key, on_bad)
         require_address(url)
         self._url = url
+        import psycopg
+
+        self.refusals = (psycopg.IntegrityError, psycopg.DataError)
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
@@ -53,6 +59,7 @@ class Postgres(Database):
         run.execute(f"CREATE TEMPORARY TABLE midstream_rows ON COMMIT DROP AS SELECT {names} FROM {into} LIMIT 0")
         _copy(run, table, "midstream_rows", names)
         run.execute(f"INSERT INTO {into} ({names}) SELECT {names} FROM midstream_rows {instead}")
+        run.execute("DROP TABLE midstream_rows")
 
 
 def require_address(url: str) -> None:

@@ -49,6 +49,12 @@ TABLE = {
 }
 """The options of all sinks that write to tables of a database."""
 
+ON_BAD = Option(
+    str,
+    "What becomes of rows that the table refuses: the job stops (the default), or they are set aside.",
+    choices=("stop", "dead_letter"),
+)
+
 SCHEMA = Option(str, "The columns of the stream: its key `schema`.", needed=True)
 """The option of all sources whose rows have the columns that are declared for them."""
 
@@ -161,6 +167,7 @@ SINKS = Registry(
         "duckdb": Kind("midstream.connectors.duckdb_file:DuckDB"),
         "postgres": Kind("midstream.connectors.postgres:Postgres", "psycopg", "postgres"),
         "delta": Kind("midstream.connectors.delta:Delta", "deltalake", "delta"),
+        "webhook": Kind("midstream.connectors.webhook:Webhook"),
         "function": Kind("midstream.connectors.function:Function"),
     },
     NOT_CONNECTED,

@@ -18,14 +18,14 @@ PAUSES: Sequence[float] = (0.1, 0.3, 1.0, 3.0)
 Answer = TypeVar("Answer")
 
 
-def retried(act: Callable[[], Answer], words: str, pauses: Sequence[float] | None = None) -> Answer:
-    """What something gives, tried again while it fails; errors of the user's are not: they would come again."""
-    for pause in PAUSES if pauses is None else pauses:
+def retried(act: Callable[[], Answer], words: str, but: tuple[type[Exception], ...] = ()) -> Answer:
+    """What something gives, tried again while it fails; errors that would come again are not."""
+    for pause in PAUSES:
         try:
             return act()
-        except MidstreamError:
-            raise
         except Exception as error:
+            if isinstance(error, (MidstreamError, *but)):
+                raise
             log.warning("%s: %s; it is tried again in %g s", words, hidden(f"{error}".split("\n")[0]), pause)
             time.sleep(pause)
     return act()

@@ -17,6 +17,7 @@ from midstream.algebra.time import INFINITY
 from midstream.connectors.digest import digest_of
 from midstream.connectors.environment import hidden
 from midstream.connectors.forms import Form, between, in_form
+from midstream.connectors.retrying import retried
 from midstream.errors import JobError, MidstreamError
 
 
@@ -57,6 +58,9 @@ class Sink(Protocol):
     - `rows`: results as they are, with `valid_from` and `valid_to`, or `ts`;
     - `changelog`: two events for each result, its insertion and its deletion (none if it never ends);
     - `current`: of the new results, those that are valid at `delivery.now`; rows that are no longer are to be removed.
+
+    What fails is tried again with growing pauses, but for exceptions among its `refusals`, if it has these: they say
+    that the target does not take the rows.
     """
 
     form: Form
@@ -79,14 +83,15 @@ def deliver(sink: Sink, table: pa.Table, delivery: Delivery) -> None:
     """Gives a sink what it has not had of a delivery. It may be repeated as often as one likes."""
     if not table.num_rows and sink.form != "current":
         return  # nothing to remember: what starts before `until` is what starts before `since`
+    words = f"sink {sink.name} does not take results of query {delivery.query}"
     try:
-        _deliver(sink, table, delivery)
+        retried(lambda: _deliver(sink, table, delivery), words, getattr(sink, "refusals", ()))
     except MidstreamError:
         raise
     except Exception as error:
         # Without its cause: messages and local variables of clients can hold passwords.
         raise JobError(
-            f"sink {sink.name} does not take results of query {delivery.query}",
+            words,
             detail=hidden(f"{type(error).__name__}: {error}".strip()),
         ) from None
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from midstream.connectors.database import Database, committed, quoted
 from midstream.connectors.forms import Form, json_column
-from midstream.connectors.registry import TABLE, Option, form_option
+from midstream.connectors.registry import ON_BAD, TABLE, Option, form_option
 
 PATIENCE = 30.0
 """For how many seconds a transaction waits for one of somebody else's."""
@@ -21,14 +21,18 @@ class Sqlite(Database):
     """A table of a SQLite file, which is made if it is not there."""
 
     kind = "sqlite"
+    refusals = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError)
     options: ClassVar[Mapping[str, Option]] = {
         "path": Option(str, "The file.", needed=True, place="file"),
         **TABLE,
         "form": form_option("rows", "changelog", "current"),
+        "on_bad": ON_BAD,
     }
 
-    def __init__(self, path: str, table: str, form: Form = "rows", key: Sequence[str] = ()) -> None:
-        super().__init__(table, form, key)
+    def __init__(
+        self, path: str, table: str, form: Form = "rows", key: Sequence[str] = (), on_bad: str = "stop"
+    ) -> None:
+        super().__init__(table, form, key, on_bad)
         self.path = path
 
     @contextmanager
