@@ -63,6 +63,11 @@ KINDS = {
         "RunningOver",
         "SELECT k, rank() OVER w AS r, sum(v) OVER w AS s FROM A WINDOW w AS (PARTITION BY k ORDER BY ts)",
     ),
+    "pattern": Kind(
+        "MatchRows",
+        "SELECT k, n FROM A MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES COUNT(U.*) AS n "
+        "PATTERN (S U+ D) DEFINE U AS v >= PREV(v), D AS D.v < S.v) AS m",
+    ),
     "difference": Kind("SetOperation", f"SELECT k FROM A {W} EXCEPT ALL SELECT k FROM B {W}"),
     "intersection": Kind("SetOperation", f"SELECT k FROM A {W} INTERSECT ALL SELECT k FROM B {W}"),
     "row window": Kind("RowWindow", "SELECT k, v FROM A [ROWS 3]"),

@@ -23,6 +23,10 @@ STREAMS = (
     "SELECT k, v, sum(v) OVER (PARTITION BY k ORDER BY ts) AS s, lag(v, 2) OVER (PARTITION BY k ORDER BY ts) AS p, "
     "avg(v) OVER (PARTITION BY k ORDER BY ts ROWS 3 PRECEDING) AS a, row_number() OVER (ORDER BY ts) AS n FROM A"
 )
+PATTERN = (
+    "SELECT k, v, w FROM A MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES S.v AS v, LAST(U.v) AS w "
+    "PATTERN (S U+) WITHIN 60 DEFINE U AS v >= PREV(v)) AS m"
+)
 EVERYWHERE = ("genmig", "genmig_reference_point", "genmig_shortened", "parallel_track", "moving_state")
 
 
@@ -51,7 +55,7 @@ def test_no_split_time_is_claimed_where_there_is_none(query, word):
         ms.run(query, tables(), time="ts", plan="((A B) C)", migrations=[moved])
 
 
-@pytest.mark.parametrize("query", [SESSIONS, OVERLAPPING, NESTED, BATCHES, STREAMS])
+@pytest.mark.parametrize("query", [SESSIONS, OVERLAPPING, NESTED, BATCHES, STREAMS, PATTERN])
 def test_a_restart_in_other_slots_changes_no_window(query, tmp_path):
     inputs = tables(seed=7)
     question = ask(query, inputs)

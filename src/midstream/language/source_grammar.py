@@ -6,8 +6,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.language.grammar import NAMES
-from midstream.language.grouping_grammar import GroupingGrammar
 from midstream.language.nodes import JoinedSources, Node, at
+from midstream.language.pattern_grammar import PatternGrammar
 
 NOT_AN_ALIAS = frozenset(
     {
@@ -39,7 +39,7 @@ AFTER_QUERY = frozenset(
 """What can follow a query in parentheses that is part of a query."""
 
 
-class SourceGrammar(GroupingGrammar):
+class SourceGrammar(PatternGrammar):
     """Reads sources."""
 
     def joins(self) -> list[Node]:
@@ -118,6 +118,11 @@ class SourceGrammar(GroupingGrammar):
 
     def _decorate(self, source: Node) -> None:
         window = self._window()
+        if (clause := self.match_clause()) is not None:
+            if window:
+                self.fail("MATCH_RECOGNIZE takes a stream, not a window", clause.token, hint="WITHIN bounds a match")
+            source.set("match", clause)
+            window = self._window()
         if self.take(TokenType.ALIAS):
             source.set("alias", self.identifier("a name after AS"))
         elif self.peek(*NAMES) and not self.peek_word(*NOT_AN_ALIAS):

@@ -21,6 +21,7 @@ from midstream.language.binding import Binding, match_name, nearest
 from midstream.language.constants import beside, is_constant, one_row
 from midstream.language.literals import coerce
 from midstream.language.nodes import FollowedBy, JoinedSources, Node
+from midstream.language.patterns import bind_match
 from midstream.language.scalars import ScalarBinder, bind_condition
 from midstream.language.scope import BOUNDS, Scope, Source
 from midstream.language.sequences import bind_step
@@ -190,6 +191,8 @@ class SourceBinder:
 
         What stands beside the tuples of `left` comes with them.
         """
+        if node.args.get("match") is not None:
+            return self._matched(node, scope)
         if isinstance(node, exp.Unnest | exp.Values):
             return self._rows(node, scope, left, kind)
         if left is not None:
@@ -209,6 +212,19 @@ class SourceBinder:
                 node.set("columns", [name.copy() for name in self.environment.renamed.get(known[0], ())])
             return self._subquery(node, body, environment, scope)
         return self._stream(node, name, scope)
+
+    def _matched(self, node: Node, scope: Scope) -> Relation:
+        """The matches of a pattern in a stream or sub-query."""
+        bare, inner, unique = type(node)(this=node.this), Scope(self.binding), node.meta["unique"]
+        bare.meta.update(node.meta)
+        bare.meta["unique"] = self.binding.alias(self._visible(bare), node)
+        match = bind_match(self.binding, node.args["match"], self.source(bare, inner), inner)
+        visible = [*(name.partition(".")[2] for name in match.keys), *(m.name for m in match.measures)]
+        names = self._column_names(node, visible)
+        fields = zip(names, match.schema, strict=True)
+        renamed = Project(match, tuple(Named(f"{unique}.{name}", Column(f.name, f.type)) for name, f in fields))
+        source = scope.add(self._visible(node), renamed.schema, names, node.args.get("alias") or node)
+        return self._windowed(node, renamed, source)
 
     def _rows(self, node: Node, scope: Scope, left: Relation | None, kind: JoinKind) -> Relation:
         """VALUES, or a function that gives rows."""

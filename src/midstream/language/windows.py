@@ -15,6 +15,7 @@ from midstream.algebra.plan import (
     Distinct,
     Intersect,
     Join,
+    Match,
     OverStream,
     Project,
     Relation,
@@ -145,7 +146,7 @@ def _amount(text: str) -> str | int | float:
 def is_raw(plan: Relation) -> bool:
     """Whether all tuples still count for one tick only, because no window has said otherwise."""
     match plan:
-        case Stream() | Sequence():
+        case Stream() | Sequence() | Match():
             return True
         case Select() | Project() | OverStream() | Unnest():
             return is_raw(plan.inputs[0])

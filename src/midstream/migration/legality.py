@@ -97,6 +97,8 @@ def describe(node: p.PhysicalNode) -> str:
             return "DISTINCT"
         case p.GroupAggregate():
             return "an aggregation"
+        case p.MatchRows():
+            return "MATCH_RECOGNIZE"
         case p.OverPartition() | p.OverStream():
             return "OVER"
         case p.OuterJoin(kind=kind):

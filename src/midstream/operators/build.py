@@ -13,6 +13,7 @@ from midstream.algebra import physical as p
 from midstream.algebra.declarations import AggregateFunction, UserFunction
 from midstream.algebra.expressions import AggregateCall, Column, Expression, columns_of
 from midstream.algebra.partitioning import partition_of
+from midstream.algebra.patterns import PatternValue
 from midstream.algebra.physical import routed
 from midstream.errors import InternalError
 from midstream.operators import (
@@ -20,6 +21,7 @@ from midstream.operators import (
     changes,
     distinct,
     join,
+    match,
     multiway_join,
     one_way_join,
     outer_join,
@@ -212,6 +214,29 @@ def _(node: p.RowWindow, functions: Functions) -> Operator:
 @build.register
 def _(node: p.SessionWindow, functions: Functions) -> Operator:
     return row_window.SessionWindow(node.schema, _rows_of(node), node.spec.gap, node.bounds is not None)
+
+
+@build.register
+def _(node: p.MatchRows, functions: Functions) -> Operator:
+    wanted, known = node.match, node.match.known
+    spec = match.MatchSpec(
+        match.program_of(wanted.pattern),
+        {symbol: compile_predicate(c, known, functions) for symbol, c in wanted.conditions},
+        frozenset(symbol for symbol, c in wanted.conditions if _looks_at_row(symbol, c, wanted.values)),
+        wanted.values,
+        known,
+        wanted.keys,
+        tuple(compile_expression(m.expression, known, functions) for m in wanted.measures),
+        wanted.skip,
+        wanted.within,
+    )
+    return match.MatchRows(node.schema, _rows_of(node), spec)
+
+
+def _looks_at_row(symbol: str, condition: Expression, values: tuple[PatternValue, ...]) -> bool:
+    """Whether a symbol's condition depends on the row alone and on those at a distance from it."""
+    read = columns_of(condition)
+    return all(value.is_of_row(symbol) for value in values if value.name in read)
 
 
 def _rows_of(node: p.OrderedRows) -> SortedState:

@@ -21,6 +21,11 @@ def _growing(plan: p.PhysicalNode) -> Iterator[str]:
     for node in p.walk_physical(plan):
         if isinstance(node, p.FollowedBy) and node.within is None and (node.mode != "recent" or node.waits):
             yield _sequence(node)
+        elif isinstance(node, p.MatchRows) and node.match.within is None:
+            yield (
+                f"MATCH_RECOGNIZE without WITHIN remembers tuples of {_readers(node)} while a match is open: "
+                "the state grows without bound if one never ends"
+            )
         elif node.keeps_valid_input:
             for child in node.inputs:
                 if child.longest is None:

@@ -27,6 +27,7 @@ from midstream.algebra.plan import (
     Distinct,
     Intersect,
     Join,
+    Match,
     MultiJoin,
     Over,
     OverStream,
@@ -96,6 +97,9 @@ class _Lowering:
                 return _pruned(p.Deduplicate(whole.schema, whole), needed)
             case Aggregate():
                 return _pruned(self._aggregate(plan), needed)
+            case Match():
+                own = _arranged(self.visit(plan.input, frozenset(plan.input.schema.names)), plan.input.schema.names)
+                return _pruned(p.MatchRows(plan.schema, own, plan.keys, plan), needed)
             case Over() | OverStream():
                 return _pruned(self._over(plan), needed)
             case Union(united):

@@ -9,6 +9,7 @@ from typing import Literal as OneOf
 from midstream.algebra.expressions import AggregateCall, Column, Expression, Named, conjuncts
 from midstream.algebra.over import NamedOver, over_label
 from midstream.algebra.physical.base import Binary, Conjunction, OrderedRows, PhysicalNode, Unary
+from midstream.algebra.plan import Match
 from midstream.algebra.windows import ColumnOrder, Hop
 
 
@@ -203,6 +204,21 @@ class OverStream(OrderedRows):
     def label(self) -> str:
         over = over_label(tuple(c.over for c in self.columns), self.partition_by, self.order)
         return f"{over} of a stream; ties by {', '.join(self.ties)}"
+
+    @property
+    def longest(self) -> int | None:
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRows(OrderedRows):
+    """The matches of a pattern."""
+
+    match: Match
+
+    @property
+    def label(self) -> str:
+        return self.match.label
 
     @property
     def longest(self) -> int | None:

@@ -21,6 +21,7 @@ from midstream.algebra.plan.base import (
     streams_of,
     walk_plan,
 )
+from midstream.algebra.plan.patterns import Match
 from midstream.algebra.plan.properties import (
     gives_at_ends,
     instants,
@@ -54,6 +55,7 @@ __all__ = [
     "Intersect",
     "Join",
     "JoinKind",
+    "Match",
     "MultiJoin",
     "Over",
     "OverStream",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from midstream.algebra.plan.base import Relation, Stream, Window, walk_plan
+from midstream.algebra.plan.patterns import Match
 from midstream.algebra.plan.relations import (
     Aggregate,
     Difference,
@@ -22,7 +23,7 @@ def is_monotone(plan: Relation) -> bool:
     """Whether more input only ever adds to the result, so that it can be emitted before time has passed it."""
     for node in walk_plan(plan):
         match node:
-            case Aggregate() | RowFunctions() | Difference() | Intersect() | ToStream() | Sequence():
+            case Aggregate() | RowFunctions() | Match() | Difference() | Intersect() | ToStream() | Sequence():
                 return False
             case Join(kind="left" | "right" | "full" | "anti"):
                 return False

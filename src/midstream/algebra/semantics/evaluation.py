@@ -22,6 +22,7 @@ from midstream.algebra.plan import (
     Distinct,
     Intersect,
     Join,
+    Match,
     MultiJoin,
     Over,
     OverStream,
@@ -38,6 +39,7 @@ from midstream.algebra.plan import (
 )
 from midstream.algebra.semantics.aggregates import aggregate_evaluator
 from midstream.algebra.semantics.over import over_evaluator
+from midstream.algebra.semantics.patterns import matches
 from midstream.algebra.semantics.scalars import Evaluator, evaluator
 from midstream.algebra.semantics.sequences import Arrival, sequenced
 from midstream.algebra.semantics.values import Row, arrow_array, python_values, row_identity, row_order, time_ticks
@@ -61,7 +63,7 @@ def evaluate(plan: Relation, inputs: Mapping[str, pa.Table], catalog: Catalog) -
 def keeps_intervals(plan: Relation) -> bool:
     """Whether the algebra itself says over which intervals results are valid, not only what each snapshot holds."""
     match plan:
-        case Stream() | Window() | Sequence():
+        case Stream() | Window() | Sequence() | Match():
             return True
         case Select() | Project() | OverStream() | Unnest() | Union() | MultiJoin() | Join(kind="inner"):
             return all(keeps_intervals(node) for node in plan.inputs)
@@ -116,6 +118,8 @@ class Oracle:
                 return found if bounds is None else [_with_times(plan, element) for element in found]
             case Sequence():
                 return [Element(row, time, time + 1) for time, row, _ in self.arrivals(plan)]
+            case Match(inner):
+                return matches(plan, self.tuples(inner), self.catalog)
             case OverStream(inner):
                 return self._over_stream(plan, len(inner.schema))
             case Select(inner) if _is_inner_join(inner):

@@ -50,10 +50,10 @@ def windowed(stream: list[Tuple], spec: WindowSpec, names: list[str], bounds: bo
         case Unbounded():
             found = [Element(row, time, INFINITY) for time, row in stream]
         case Rows(count, partition_by, slide, ties):
-            parts = _partitions(in_order(stream, ties, names), [names.index(name) for name in partition_by])
+            parts = partitions(in_order(stream, ties, names), [names.index(name) for name in partition_by])
             found = [element for part in parts for element in _row_window(part, count, slide)]
         case Session(gap, partition_by):
-            parts = _partitions(in_order(stream), [names.index(name) for name in partition_by])
+            parts = partitions(in_order(stream), [names.index(name) for name in partition_by])
             found = [element for part in parts for element in _sessions(part, gap, bounds)]
         case Hop():
             boundaries = boundaries_of(spec)
@@ -65,7 +65,7 @@ def windowed(stream: list[Tuple], spec: WindowSpec, names: list[str], bounds: bo
     return [element for element in found if element.start < element.end]
 
 
-def _partitions(stream: list[Tuple], keys: list[int]) -> list[list[Tuple]]:
+def partitions(stream: list[Tuple], keys: list[int]) -> list[list[Tuple]]:
     """The tuples of a stream by the columns of a key, each part in the stream's order."""
     parts: dict[Hashable, list[Tuple]] = {}
     for arrival in stream:

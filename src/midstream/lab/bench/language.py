@@ -66,6 +66,16 @@ COMPARISONS = {
         "SELECT k, s, count(*) FROM (SELECT *, sum(new) OVER (PARTITION BY k ORDER BY ts) AS s FROM "
         f"(SELECT *, CAST(ts - lag(ts, 1, -{WINDOW}) {LAST}) > {GAP} AS INT) AS new FROM A)) GROUP BY k, s",
     ),
+    "MATCH_RECOGNIZE / FOLLOWED BY": Comparison(
+        "SELECT a, b, c FROM A MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES X.v AS a, Y.v AS b, Z.v AS c "
+        "AFTER MATCH SKIP TO NEXT ROW PATTERN (X Y Z) DEFINE X AS v < 300000, Y AS v < 600000, Z AS v > 500000) AS m",
+        "SELECT x.v AS a, y.v AS b, z.v AS c FROM (SELECT * FROM A WHERE v < 300000) AS x "
+        "FOLLOWED BY (SELECT * FROM A WHERE v < 600000) AS y ON x.k = y.k "
+        "FOLLOWED BY (SELECT * FROM A WHERE v > 500000) AS z ON y.k = z.k",
+        3.0,
+        f"SELECT x, y, v FROM (SELECT *, lag(v, 2) {LAST}, v) AS x, lag(v) {LAST}, v) AS y FROM A) "
+        "WHERE x < 300000 AND y < 600000 AND v > 500000",
+    ),
     "array_agg / count": Comparison(
         f"SELECT k, array_agg(v) AS l {TUMBLING} GROUP BY k",
         COUNT,

@@ -1,0 +1,60 @@
+"""MATCH_RECOGNIZE: a stream of matches of a pattern."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.algebra.expressions import Expression, Named
+from midstream.algebra.patterns import Pattern, PatternValue, Skip, may_be_empty
+from midstream.algebra.plan.base import UnaryRelation, require, require_readable, require_unique
+
+
+@dataclass(frozen=True, slots=True)
+class Match(UnaryRelation):
+    """The matches of a pattern among the tuples of each partition of a stream, by time and then by all columns.
+
+    From every tuple that may begin a match the first way that matches counts; whether it does is decided once no later
+    tuple can change it, and the match happens then, but not before those that were looked for earlier. What is never
+    decided never happens. Tuples of a match are no more than `within` ticks after its first one. `conditions` are over
+    the tuple and `values`, of what is matched with it; `measures` over the last tuple and values of all of the match.
+    """
+
+    keys: tuple[str, ...]
+    pattern: Pattern
+    conditions: tuple[tuple[str, Expression], ...]
+    values: tuple[PatternValue, ...]
+    measures: tuple[Named, ...]
+    skip: Skip = Skip()
+    within: int | None = None
+
+    def __post_init__(self) -> None:
+        require(not may_be_empty(self.pattern), "a pattern matches at least one row")
+        require_unique(self.schema.names)
+        for read in (*(c for _, c in self.conditions), *(m.expression for m in self.measures)):
+            require_readable(read, self.known)
+
+    @property
+    def known(self) -> pa.Schema:
+        """What conditions and measures can read."""
+        return pa.schema([*self.input.schema, *(pa.field(v.name, v.type) for v in self.values)])
+
+    @property
+    def schema(self) -> pa.Schema:
+        keys = [self.input.schema.field(name) for name in self.keys]
+        return pa.schema([*keys, *(pa.field(m.name, m.expression.type) for m in self.measures)])
+
+    @property
+    def label(self) -> str:
+        return match_label(self)
+
+
+def match_label(node: Match) -> str:
+    """What a match looks for, in one line."""
+    by = f" by {', '.join(node.keys)}" if node.keys else ""
+    within = "" if node.within is None else f" within {node.within}"
+    where = "; ".join(f"{symbol} where {condition}" for symbol, condition in node.conditions)
+    values = f" with {', '.join(map(str, node.values))}" if node.values else ""
+    measures = ", ".join(map(str, node.measures))
+    return f"Match {node.pattern}{by}{within} skipping {node.skip}: {measures}; {where}{values}"

@@ -1,0 +1,92 @@
+"""MATCH_RECOGNIZE finds what regular expressions find, and what its definition says."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+import midstream as ms
+
+CLASSES = {"A": "a", "B": "b", "C": "[ab]", "D": "[bc]", "E": "."}
+CONDITIONS = {"A": "c = 'a'", "B": "c = 'b'", "C": "c IN ('a', 'b')", "D": "c <> 'a'"}
+
+
+def pattern(random: Random, depth: int = 2) -> tuple[str, str]:
+    """A pattern that matches a row at least, as ours and as a regular expression."""
+    form = random.choice(["symbol", "order", "options", "some"]) if depth else "symbol"
+    if form == "symbol":
+        symbol = random.choice(list(CLASSES))
+        return symbol, CLASSES[symbol]
+    if form == "some":
+        ours, theirs = pattern(random, depth - 1)
+        times = random.choice(["+", "{2}", "{1,3}", "{2,}"]) + random.choice(["", "?"])
+        # Of a fixed number of times there is no shorter one, and Python reads it as a range anyway.
+        return f"({ours}){times}", f"(?:{theirs}){times}"
+    parts = [pattern(random, depth - 1) for _ in range(random.randint(2, 3))]
+    if form == "options":
+        return f"({' | '.join(p[0] for p in parts)})", f"(?:{'|'.join(p[1] for p in parts)})"
+    more = random.choice([None, "*", "?", "*?", "??"])
+    if more:
+        ours, theirs = pattern(random, 0)
+        parts.insert(random.randint(0, len(parts)), (f"{ours}{more}", f"{theirs}{more}"))
+    return " ".join(p[0] for p in parts), "".join(p[1] for p in parts)
+
+
+def query(ours: str, within: int | None = 1000, skip: str = "PAST LAST ROW") -> str:
+    used = {symbol: condition for symbol, condition in CONDITIONS.items() if symbol in ours}
+    define = f" DEFINE {', '.join(f'{s} AS {c}' for s, c in used.items())}" if used else ""
+    bound = "" if within is None else f" WITHIN {within}"
+    return (
+        "SELECT first, last, n FROM S MATCH_RECOGNIZE (ORDER BY ts MEASURES FIRST(ts) AS first, ts AS last, "
+        f"COUNT(*) AS n AFTER MATCH SKIP {skip} PATTERN ({ours}){bound}{define}) AS m"
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_matches_are_those_of_regular_expressions(seed: int) -> None:
+    random = Random(seed)
+    ours, theirs = pattern(random)
+    text = "".join(random.choice("aabbc") for _ in range(60))
+    stream = {"S": pa.table({"ts": range(len(text)), "c": list(text)})}
+    found = ms.run(query(ours), stream, time="ts", batch_rows=random.choice([1, 7, 100]))
+    spans = [(m.start(), m.end() - 1) for m in re.finditer(theirs, text)]
+    assert [(row["first"], row["last"]) for row in found.to_pylist()] == spans, (ours, theirs, text)
+    assert ms.snapshot_equal(found, ms.reference(query(ours), stream, time="ts"))
+    open_ended = query(ours, None, random.choice(["TO NEXT ROW", "PAST LAST ROW"]))
+    again = ms.run(open_ended, stream, time="ts", batch_rows=random.choice([1, 7, 100]))
+    assert ms.snapshot_equal(again, ms.reference(open_ended, stream, time="ts"))
+
+
+PRICES = {
+    "falls and rises": "MEASURES FIRST(D.v) AS high, LAST(D.v) AS low, U.v AS up, COUNT(D.*) AS n "
+    "PATTERN (D+ U) DEFINE D AS v < PREV(v), U AS v > PREV(v)",
+    "rows of symbols": "MEASURES A.v AS a, SUM(B.v) AS s, AVG(B.f) AS m AFTER MATCH SKIP TO NEXT ROW "
+    "PATTERN (A B{2,3}? C) DEFINE B AS B.v >= A.v, C AS C.v < LAST(B.v, 1)",
+    "sums": "MEASURES FIRST(A.ts) AS s, LAST(A.ts) AS e, MAX(A.v) AS n "
+    "PATTERN (A+) WITHIN 15 DEFINE A AS SUM(A.v) < 20",
+    "skips": "MEASURES A.ts AS s, C.ts AS e AFTER MATCH SKIP TO LAST B PATTERN (A B+ C?) WITHIN 30 "
+    "DEFINE B AS v > PREV(v, 2), C AS v < PREV(FIRST(B.v), 1)",
+}
+
+
+@pytest.mark.parametrize("name", PRICES)
+def test_conditions_and_measures_look_at_matched_rows(name: str) -> None:
+    random = Random(7)
+    rows = [{"k": random.randrange(3), "v": random.choice([None, *range(9)]), "f": random.random()} for _ in range(90)]
+    stream = {"A": pa.Table.from_pylist([{"ts": t, **row} for t, row in enumerate(rows)])}
+    text = f"SELECT * FROM A MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts {PRICES[name]}) AS m"
+    expected = ms.reference(text, stream, time="ts")
+    assert expected.num_rows > 3
+    for batch_rows in (1, 11):
+        assert ms.snapshot_equal(ms.run(text, stream, time="ts", batch_rows=batch_rows), expected)
+
+
+def test_a_match_happens_when_no_later_row_can_change_it() -> None:
+    stream = {"S": pa.table({"ts": [1, 2, 3, 4, 9], "c": list("abbcb")})}
+    happened = [(row["last"], row["valid_from"]) for row in ms.run(query("A B+", None), stream, time="ts").to_pylist()]
+    assert happened == [(3, 4)]
+    assert ms.run(query("A E+ D", None), stream, time="ts").num_rows == 0, "a longer match may still come"
+    assert ms.run(query("A E+ D", 5), stream, time="ts").column("valid_from").to_pylist() == [6]
