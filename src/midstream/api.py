@@ -50,6 +50,7 @@ from midstream.inputs.frames import polars_of
 from midstream.job.task.ingest import DeadLetters, disorder
 from midstream.language import parse
 from midstream.language.constants import ONE_ROW
+from midstream.language.foreign import to_cql
 from midstream.language.result_order import result_order
 from midstream.migration.in_part import require_part
 from midstream.operators.result_order import sorted_by
@@ -246,10 +247,12 @@ def run(
     representation: Representation = "interval",
     full: bool = False,
     strategy: str | None = None,
+    dialect: str | None = None,
 ) -> Any:
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
 
-    Rows come in the order of time, or in that of an `ORDER BY` without `LIMIT`.
+    Rows come in the order of time, or in that of an `ORDER BY` without `LIMIT`. With `dialect="spark"` or "flink" the
+    query is one of that system, whose windows and interval joins become windows of this language.
 
     With `full=True` the answer is a `Result`: the table, the migrations that ended, the decisions and the dead letters.
 
@@ -270,6 +273,8 @@ def run(
         if scheduling is not None:
             raise InputError("scheduling= and strategy= are two names of one setting", hint="use scheduling= alone")
         warnings.warn("strategy= of run is deprecated: use scheduling=", DeprecationWarning, 2)
+    if dialect is not None:
+        query = to_cql(query, dialect, time)
     gathered = Gathered(dead_letters, decisions, history)
     table = _run(
         query,

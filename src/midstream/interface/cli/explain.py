@@ -15,6 +15,7 @@ from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import columns_as_json, show_json, show_text
 from midstream.interface.stream_files import stream_tables
+from midstream.language.foreign import to_cql
 from midstream.optimizer.explanation import Explanation, explain_plan
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import plan_query
@@ -26,6 +27,7 @@ def explain(
     stream: options.Streams = [],  # noqa: B006
     time: options.TimeColumn = [],  # noqa: B006
     plan: options.Plan = None,
+    dialect: options.Dialect = None,
     why: Annotated[bool, typer.Option("--why", help="Say in one paragraph why this plan and not another.")] = False,
     checkpoint: Annotated[
         str | None,
@@ -41,6 +43,8 @@ def explain(
     \b
     Example:
       midstream explain "SELECT DISTINCT k FROM A [RANGE 100]" --stream A=a.parquet --time ts
+      midstream explain "SELECT k, count(*) FROM A GROUP BY k, window(ts, '10 minutes')" --dialect spark \\
+        --stream A=a.parquet --time ts
       midstream explain hot --checkpoint orders.checkpoint --why
     """
     if checkpoint is not None:
@@ -51,13 +55,17 @@ def explain(
         raise typer.BadParameter("at least one stream is needed", param_hint="--stream")
     paths = options.stream_paths(stream)
     times = options.time_columns(time, paths)
-    question = ask(options.query_text(cql), stream_tables(paths), time=times)
+    text = options.query_text(cql)
+    if dialect is not None:
+        text = to_cql(text, dialect, times)
+    question = ask(text, stream_tables(paths), time=times)
     statistics = observe(question.plan, question.tables, question.catalog)
     chosen = plan_query(question.plan, plan, statistics=statistics)
     explanation = explain_plan(chosen, statistics)
     if json:
         show_json(
             {
+                **({} if dialect is None else {"cql": text}),
                 "logical_plan": str(question.plan),
                 "physical_plan": str(chosen.physical),
                 "columns": columns_as_json(question.plan.schema),
@@ -69,7 +77,8 @@ def explain(
     elif why:
         show_text(explanation.why)
     else:
-        show_text(explained(str(question.plan), explanation))
+        shown = explained(str(question.plan), explanation)
+        show_text(shown if dialect is None else f"CQL\n\n{text}\n\n{shown}")
 
 
 def explained(logical: str, explanation: Explanation) -> str:

@@ -57,6 +57,10 @@ Lateness = Annotated[
         help="How far rows may be out of order, in all streams or in one; as far as they are, if not given.",
     ),
 ]
+Dialect = Annotated[
+    str | None,
+    typer.Option("--dialect", metavar="SYSTEM", help="Read the query as one of spark or flink."),
+]
 Plan = Annotated[
     str | None,
     typer.Option(

@@ -17,6 +17,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import columns_as_json, note, progress_bar, show_json, show_table, table_as_json
 from midstream.interface.stream_files import stream_tables
+from midstream.language.foreign import to_cql
 
 DEFAULT_LIMIT = 50
 
@@ -39,6 +40,7 @@ def query(
         typer.Option(help="The engine, here or on local Spark, or the naive reference for small inputs."),
     ] = Engine.EMBEDDED,
     plan: options.Plan = None,
+    dialect: options.Dialect = None,
     lateness: options.Lateness = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Rows to show; 0 shows all.")] = None,
@@ -61,6 +63,8 @@ def query(
     columns = options.time_columns(time, paths)
     late = options.latenesses(lateness, paths)
     text = options.query_text(cql)
+    if dialect is not None:
+        text = to_cql(text, dialect, columns)
     tables = stream_tables(paths)
     if on is Engine.REFERENCE:
         result = api.reference(text, tables, time=columns, lateness=late)

@@ -23,6 +23,7 @@ from midstream.job.queries.faults import OnError
 from midstream.job.slots.sites import Sites, home_of, sites_of
 from midstream.job.task.exchange import chosen_bits
 from midstream.job.task.memory import Memory, bytes_of
+from midstream.language.foreign import to_cql
 from midstream.language.over_queries import with_queries
 from midstream.optimizer.sites.links import links_of
 
@@ -124,13 +125,14 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
     job = top.section(JOB_KEYS, "job")
     sites = _sites(job)
     streams = tuple(_stream(stream, top, folder, sites) for stream in top.names("streams"))
-    queries = [_query(query, top, folder, _policy(job, OFF)) for query in top.names("queries", needed=False)]
-    texts, names = {query.name: query.cql for query in queries}, [stream.name for stream in streams]
+    times, usual = {stream.name: stream.time for stream in streams}, _policy(job, OFF)
+    queries = [_query(query, top, folder, usual, times) for query in top.names("queries", needed=False)]
+    texts = {query.name: query.cql for query in queries}
     return (
         JobFile(
             _located(job.text("checkpoint"), folder),
             streams,
-            tuple(replace(query, cql=with_queries(query.cql, texts, names)) for query in queries),
+            tuple(replace(query, cql=with_queries(query.cql, texts, times)) for query in queries),
             job.optional("trigger"),
             job.optional("master"),
             bool(job.optional("ticks")),
@@ -282,11 +284,15 @@ def _source(entry: Section, folder: Path) -> ConnectorSection | None:
     return None
 
 
-def _query(name: str, top: Section, folder: Path, usual: Policy) -> QuerySection:
+def _query(name: str, top: Section, folder: Path, usual: Policy, times: Mapping[str, str]) -> QuerySection:
     entry = top.section(QUERY_KEYS, "queries", name)
+    cql, dialect = entry.text("cql"), entry.choice("dialect", "")
+    if dialect:
+        with entry.noting("cql"):
+            cql = to_cql(cql, dialect, times)
     return QuerySection(
         name,
-        entry.text("cql"),
+        cql,
         entry.optional("plan"),
         entry.optional("emit_every"),
         _sink(entry, folder),

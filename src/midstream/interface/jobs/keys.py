@@ -12,6 +12,7 @@ from typing import Any, get_args
 from midstream.adaptation.policy import MODES, Policy
 from midstream.algebra.declarations import Timestamps
 from midstream.job.queries.faults import OnError
+from midstream.language.foreign import DIALECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ STREAM_KEYS: Mapping[str, Key] = {
 
 QUERY_KEYS: Mapping[str, Key] = {
     "cql": Key(TEXT, "The query.", needed=True),
+    "dialect": Key(TEXT, "The system whose SQL it is; this language by default.", DIALECTS),
     "plan": Key(TEXT, 'The join tree to start with, "((A B) C)"; the optimizer\'s by default.'),
     "emit_every": Key(DURATION, "How often non-monotone results are released, in event time."),
     "sink": Key(

@@ -1,0 +1,247 @@
+"""Queries in the words of Spark and Flink: the same text with windows where this language writes them.
+
+What other systems say of time in functions and conditions is said here behind a stream. The changes are made in the
+text, so that what is asked can be read: `TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES)` is `bids [TUMBLE
+INTERVAL '10' MINUTES]`, a GROUP BY of `window(ts, '10 minutes')` puts that window behind its stream, and a join whose
+condition bounds how far apart two times are gives each stream the window that this needs. What none of these bounds
+stays as it is, and is refused where it would have to be kept for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from midstream.algebra.time import TIMESTAMP_TIME, ticks
+from midstream.errors import QueryError
+from midstream.language.binding import nearest
+from midstream.language.literals import duration_text
+from midstream.language.nodes import Node, flatten
+from midstream.language.text import DIALECT, read
+
+DIALECTS = ("spark", "flink")
+
+WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "CUMULATE": "CUMULATE", "SESSION": "SESSION", "WINDOW": "TUMBLE"} | {
+    "SESSION_WINDOW": "SESSION"
+}
+"""Functions that say into which windows rows fall, and the window that each is."""
+
+SIZE_LAST = ("HOP", "CUMULATE")
+"""Flink's functions that take the size behind the slide; Spark's `window` takes it first."""
+
+BOUNDS = {f"{word}_{end}": f"window_{end.lower()}" for word in ("TUMBLE", "HOP", "SESSION") for end in ("START", "END")}
+
+AS_STRUCT = "{'start': window_start, 'end': window_end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Other letters in the place of some."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call among tokens: its name, the place of its first token and behind its last, and its arguments' tokens."""
+
+    name: str
+    start: int
+    end: int
+    arguments: tuple[tuple[Token, ...], ...]
+
+
+def to_cql(query: str, dialect: str, times: str | Mapping[str, str] = MappingProxyType({})) -> str:
+    """A query of another system in this language; `times` are the time columns of streams, or that of all of them.
+
+    >>> to_cql("SELECT k, count(*) AS n FROM A GROUP BY k, window(ts, '10 minutes')", "spark")
+    "SELECT k, count(*) AS n FROM A [TUMBLE '10 minutes'] GROUP BY k, window_start, window_end"
+    """
+    if dialect not in DIALECTS:
+        hint = nearest(str(dialect), DIALECTS, "dialects")
+        raise QueryError(f"there is no dialect {dialect!r}", hint=hint)
+    if isinstance(times, str):
+        times = dict.fromkeys((token.text for token in DIALECT.tokenize(query)), times)
+    known = {name.casefold(): column for name, column in times.items()}
+    query = _edited(query, _table_functions(query, known))
+    query = _edited(query, _grouped_windows(query, known))
+    return _edited(query, _interval_joins(query, known))
+
+
+def _edited(text: str, edits: Sequence[Edit]) -> str:
+    for edit in sorted(edits, key=lambda e: e.start, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def _calls(text: str, names: Mapping[str, str] | Sequence[str]) -> Iterator[Called]:
+    """The calls of some functions, by their tokens."""
+    tokens = list(DIALECT.tokenize(text))
+    for i, token in enumerate(tokens[:-1]):
+        if token.text.upper() in names and tokens[i + 1].token_type == TokenType.L_PAREN:
+            depth, place, arguments = 1, i + 2, [list[Token]()]
+            while place < len(tokens) and depth:
+                kind = tokens[place].token_type
+                depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(kind, 0)
+                if depth == 1 and kind == TokenType.COMMA:
+                    arguments.append([])
+                elif depth:
+                    arguments[-1].append(tokens[place])
+                place += 1
+            yield Called(token.text.upper(), token.start, tokens[place - 1].end + 1, tuple(map(tuple, arguments)))
+
+
+def _text(source: str, tokens: Sequence[Token]) -> str:
+    return source[tokens[0].start : tokens[-1].end + 1] if tokens else ""
+
+
+def _window(source: str, call: Called, amounts: Sequence[Sequence[Token]], partition: str = "") -> str:
+    """The window that a function says, behind a stream."""
+    written = [_text(source, amount) for amount in amounts]
+    word = WINDOWS[call.name]
+    if call.name == "WINDOW" and len(written) > 1:
+        word = "HOP"
+    if call.name in SIZE_LAST:
+        written = [written[1], written[0], *written[2:]]
+    return f"[{partition}{word} {', '.join(written[:2])}{f' OFFSET {written[2]}' if len(written) > 2 else ''}]"
+
+
+def _table_functions(text: str, times: Mapping[str, str]) -> list[Edit]:
+    """`[TABLE(] TUMBLE(TABLE a, DESCRIPTOR(ts), size) [)]` as `a [TUMBLE size]`."""
+    edits: list[Edit] = []
+    for call in _calls(text, WINDOWS):
+        first = call.arguments[0]
+        if not first or first[0].text.upper() != "TABLE" or len(call.arguments) < 3:
+            continue
+        stream, rest = first[1], _text(text, first[2:])
+        _require_time(text, call, times.get(stream.text.casefold()), call.arguments[1][2:-1])
+        partition = f"{rest} " if rest.upper().startswith("PARTITION") else ""
+        window = f"{_text(text, [stream])} {_window(text, call, call.arguments[2:], partition)}"
+        start, end = _without_table(text, call)
+        edits.append(Edit(start, end, window))
+    return edits
+
+
+def _without_table(text: str, call: Called) -> tuple[int, int]:
+    """The place of a call, with the `TABLE(…)` around it."""
+    before, after = text[: call.start].rstrip(), text[call.end :].lstrip()
+    if before.endswith("(") and before[:-1].rstrip().upper().endswith("TABLE") and after.startswith(")"):
+        return len(before[:-1].rstrip()) - len("TABLE"), len(text) - len(after) + 1
+    return call.start, call.end
+
+
+def _require_time(text: str, call: Called, time: str | None, named: Sequence[Token]) -> None:
+    """Refuses a window over another column than the stream's time."""
+    column = named[-1].text if named else ""
+    if time is not None and column.casefold() != time.casefold():
+        raise QueryError(
+            f"{call.name} goes by {column}, but the time of the stream is {time}",
+            hint="windows go by the time column that the stream is declared with",
+        ).at(text, call.start)
+
+
+def _grouped_windows(text: str, times: Mapping[str, str]) -> list[Edit]:
+    """Windows that are keys of GROUP BY, put behind the stream."""
+    calls = [call for call in _calls(text, WINDOWS) if call.arguments[0] and len(call.arguments) > 1]
+    if not calls:
+        return []
+    written = {_window(text, call, call.arguments[1:]) for call in calls}
+    tables = list(_tables(text))
+    if len(written) > 1 or len(tables) != 1:
+        raise QueryError(
+            "a window as a key of GROUP BY needs a query of one stream and one window",
+            hint="make a sub-query of the stream with its window: (SELECT … FROM A [TUMBLE '10 minutes'])",
+        ).at(text, calls[0].start)
+    stream, end = tables[0]
+    edits = [Edit(end, end, f" {written.pop()}")]
+    for call in calls:
+        _require_time(text, call, times.get(stream.casefold()), call.arguments[0])
+        edits.append(Edit(call.start, call.end, "window_start, window_end" if call.start > end else AS_STRUCT))
+    edits += [Edit(call.start, call.end, BOUNDS[call.name]) for call in _calls(text, BOUNDS)]
+    return [*edits, *_fields_of_window(text)]
+
+
+def _fields_of_window(text: str) -> Iterator[Edit]:
+    """`window.start`, `window.end`, and `window` alone."""
+    tokens = list(DIALECT.tokenize(text))
+    for name, dot, field in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if name.text.upper() not in ("WINDOW", "SESSION_WINDOW"):
+            continue
+        if dot.token_type == TokenType.DOT:
+            yield Edit(name.start, field.end + 1, f"window_{field.text.lower()}")
+        elif dot.token_type in (TokenType.COMMA, TokenType.FROM):
+            yield Edit(name.start, name.end + 1, f"{AS_STRUCT} AS {name.text}")
+
+
+def _tables(text: str) -> Iterator[tuple[str, int]]:
+    """The streams that stand in FROM without a window, each with the place behind its name."""
+    tokens = list(DIALECT.tokenize(text))
+    for before, token, after in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
+        names = (TokenType.VAR, TokenType.IDENTIFIER)
+        source = before.token_type in (TokenType.FROM, TokenType.JOIN) and token.token_type in names
+        if source and (after is None or after.token_type not in (TokenType.L_PAREN, TokenType.L_BRACKET)):
+            yield token.text, token.end + 1
+
+
+def _interval_joins(text: str, times: Mapping[str, str]) -> list[Edit]:
+    """`a.ts BETWEEN b.ts - x AND b.ts + y` gives a the window `[RANGE x]` and b the window `[RANGE y]`."""
+    try:
+        tree = read(text)
+    except QueryError:
+        return []
+    sources = {_alias(table): table for table in tree.find_all(exp.Table) if table.args.get("window") is None}
+    columns = {alias: times.get(str(table.this.name).casefold(), "").casefold() for alias, table in sources.items()}
+    spans: dict[str, dict[str, str]] = {}
+    for select in tree.find_all(exp.Select):
+        conditions = [j.args.get("on") for j in select.args.get("joins") or [] if isinstance(j, exp.Join)]
+        conditions += [select.args["where"].this] if select.args.get("where") is not None else []
+        for part in (part for c in conditions if c is not None for part in flatten(c, exp.And)):
+            for later, earlier, distance in _distances(part):
+                if all(columns.get(alias, "") in ("", column) for alias, column in (later, earlier)):
+                    spans.setdefault(earlier[0], {})[later[0]] = distance
+    edits = []
+    for alias, table in sources.items():
+        if spans.get(alias) and any(alias in spans.get(other, {}) for other in spans[alias]):
+            start = int(table.this.meta["start"])
+            end = start + len(table.this.name) + (2 if table.this.args.get("quoted") else 0)
+            longest = max(spans[alias].values(), key=lambda text: ticks(text.strip("'"), TIMESTAMP_TIME))
+            edits.append(Edit(end, end, f" [RANGE {longest}]"))
+    return edits
+
+
+def _alias(table: Node) -> str:
+    alias = table.args.get("alias")
+    return str(alias.name if alias is not None else table.this.name).casefold()
+
+
+def _distances(part: Node) -> Iterator[tuple[tuple[str, str], tuple[str, str], str]]:
+    """What a condition says of how far a time may be behind another: the later, the earlier, and the distance."""
+    if isinstance(part, exp.Between):
+        yield from _distances(exp.GTE(this=part.this, expression=part.args["low"]))
+        yield from _distances(exp.LTE(this=part.this, expression=part.args["high"]))
+    if isinstance(part, exp.GT | exp.GTE):
+        yield from _distances(exp.LTE(this=part.expression, expression=part.this))
+    if isinstance(part, exp.LT | exp.LTE):
+        low, back = _moved(part.this, exp.Sub)
+        high, forth = _moved(part.expression, exp.Add)
+        if low and high and low != high:
+            # low - x <= high says that low comes at most x after high; so does low <= high + x.
+            yield low, high, back or forth or "0 SECONDS"
+
+
+def _moved(node: Node, way: type[Node]) -> tuple[tuple[str, str] | None, str]:
+    """The source and the name of a time, and by how much it is moved into a direction."""
+    amount = ""
+    if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
+        text = duration_text(node.expression.this)
+        amount = f"'{text}'" if isinstance(node, way) else ""
+        node = node.this
+    if isinstance(node, exp.Column) and node.args.get("table") is not None:
+        return (str(node.args["table"].name).casefold(), str(node.name).casefold()), amount
+    return None, amount

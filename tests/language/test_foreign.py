@@ -1,0 +1,54 @@
+"""Queries of Spark and Flink become queries of this language, and mean the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import midstream as ms
+from midstream.language.foreign import to_cql
+
+TIMES = {"bids": "ts", "orders": "ts", "payments": "ts"}
+EXAMPLES = [
+    block.partition("\n=>\n") for block in (Path(__file__).parent / "foreign.txt").read_text().strip().split("\n\n")
+]
+
+
+@pytest.mark.parametrize(("written", "expected"), [(before, after) for before, _, after in EXAMPLES])
+def test_a_query_of_another_system_becomes_this(written: str, expected: str) -> None:
+    dialect, _, query = written.partition(": ")
+    assert to_cql(query, dialect, TIMES) == expected
+
+
+def at(minute: float) -> dt.datetime:
+    return dt.datetime(2024, 1, 1) + dt.timedelta(minutes=minute)
+
+
+def test_an_interval_join_pairs_exactly_what_its_condition_says() -> None:
+    orders = pa.table({"ts": [at(m) for m in (0, 10, 70)], "id": [1, 2, 1]})
+    payments = pa.table({"ts": [at(m) for m in (5, 50, 95, 130)], "id": [1, 2, 1, 1]})
+    query = (
+        "SELECT o.ts AS o, p.ts AS p FROM orders o JOIN payments p ON o.id = p.id "
+        "AND p.ts BETWEEN o.ts - INTERVAL '5' MINUTE AND o.ts + INTERVAL '60' MINUTE"
+    )
+    found = ms.run(query, {"orders": orders, "payments": payments}, dialect="flink").to_pylist()
+    assert [(row["o"], row["p"]) for row in found] == [
+        (at(0), at(5)),
+        (at(10), at(50)),
+        (at(70), at(95)),
+        (at(70), at(130)),
+    ]
+
+
+def test_a_window_over_another_column_and_a_join_without_a_bound_are_refused() -> None:
+    with pytest.raises(ms.QueryError, match="goes by at, but the time of the stream is ts"):
+        to_cql("SELECT k FROM TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '1' HOUR)", "flink", TIMES)
+    with pytest.raises(ms.QueryError, match="no dialect 'oracle'"):
+        to_cql("SELECT 1", "oracle")
+    table = pa.table({"ts": [at(0)], "id": [1]})
+    with pytest.raises(ms.QueryError, match="needs a window on stream"):
+        query = "SELECT o.id FROM orders o JOIN payments p ON o.id = p.id AND p.ts > o.ts"
+        ms.run(query, {"orders": table, "payments": table}, dialect="flink")
