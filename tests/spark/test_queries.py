@@ -15,6 +15,11 @@ QUERIES = {
     "two stages": "SELECT A.v, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v",
     "distinct off the key": "SELECT DISTINCT A.v FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",
     "groups and strings": "SELECT s, count(*) AS n, avg(x) AS x FROM A [TUMBLE 25] GROUP BY s",
+    "sessions": "SELECT k, window_start, count(*) AS n FROM A [PARTITION BY k SESSION 5] GROUP BY k, window_start",
+    "rows before": "SELECT k, v, sum(v) OVER w AS s, lag(v) OVER w AS p FROM A "
+    "WINDOW w AS (PARTITION BY k ORDER BY ts)",
+    "patterns": "SELECT k, n FROM A MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES COUNT(U.*) AS n "
+    "PATTERN (S U+) DEFINE U AS v > PREV(v)) AS m",
     "changes": "SELECT ISTREAM k FROM A [PARTITION BY k ROWS 2]",
 }
 
