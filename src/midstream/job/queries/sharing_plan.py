@@ -19,7 +19,7 @@ from typing import Any
 
 from midstream.algebra import physical as p
 from midstream.algebra.plan import ToStream
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
 from midstream.job.queries.completeness import ALWAYS, Record, complete
@@ -107,7 +107,7 @@ class SharingPlan:
         inherited = dict(sorted(since.items()))
         if inherited and start > BEGINNING and isinstance(query.plan.query, ToStream):
             # What changed at an instant shows only to those who also know the instant before.
-            start += 1
+            start = min(start + 1, INFINITY)
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
         record = Record(since, start, self._whole_at(query), not shares, inherited, tuple(partners))
         if query.withhold and record.lacks_rows and record.whole_at is not None:

@@ -132,7 +132,7 @@ class Workload:
         names = sorted(known) or ["nothing"]
         name = random.choice(names)
         able = [n for n in names if n in PLANS]
-        kinds = ["add", "adapt", "rebalance", "rescale", "schedule", "status", "drop", "odd"]
+        kinds = ["add", "adapt", "rebalance", "rescale", "schedule", "status", "drop", "odd", "replace", "replace"]
         match random.choice([*(["migrate"] * 5 if able else []), "cancel", "cancel_rebalance", *kinds]):
             case "migrate":
                 name = random.choice(able)
@@ -162,6 +162,9 @@ class Workload:
                 return {"command": "schedule", "scheduling": random.choice(["dfs", "bfs", "rr", "batch:2", "chain"])}
             case "drop" if len(names) > 1:
                 return {"command": "drop", "query": name}
+            case "replace":
+                cql, incomplete = random.choice(sorted(QUERIES.values())), random.choice(["emit", "withhold"])
+                return {"command": "replace", "query": name, "cql": cql, "incomplete": incomplete}
             case "odd":
                 return random.choice([{"command": "fly"}, {"command": "migrate", "query": name}, {"query": 3}])
         return {"command": "status"}
