@@ -47,6 +47,26 @@ PAIRS = {
         "SELECT A.v, B.v AS w, C.v AS x FROM A [RANGE 30], B [RANGE 40], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k",
         True,
     ),
+    "from changes": (
+        "SELECT ISTREAM k, v FROM A [RANGE 40]",
+        "SELECT k, MAX(v) AS m FROM A [RANGE 30] GROUP BY k",
+        True,
+    ),
+    "from all pairs": (
+        "SELECT A.v, B.v AS w FROM A [RANGE 40], B [RANGE 40] WHERE A.v < B.v AND A.k < B.k",
+        WIDE,
+        True,
+    ),
+    "from one group": (
+        "SELECT COUNT(*) AS n, MAX(v) AS m, MIN(k) AS j FROM A [RANGE 40]",
+        "SELECT k, COUNT(*) AS n FROM A [RANGE 20] GROUP BY k",
+        True,
+    ),
+    "from kinds": (
+        "SELECT DISTINCT k, v FROM A [RANGE 40]",
+        "SELECT x.v FROM A [RANGE 30] AS x, B [RANGE 1] WHERE x.k = B.k",
+        False,
+    ),
     "another alias": (WIDE, "SELECT x.v FROM A [RANGE 10] AS x, A [RANGE 20] AS y WHERE x.v = y.v AND x.k < y.k", True),
     "the newest rows": (WIDE, "SELECT k, v FROM A [PARTITION BY k ROWS 2]", False),
 }

@@ -78,7 +78,8 @@ def derived_windows(
 ) -> Iterator[tuple[Derived, int]]:
     """What the windows of a new query start with, but for those `known`, and with which batch these rows began.
 
-    Others come with the batches with which their windows began. What outlives windows, as the newest rows of a key,
+    Others come with the batches with which their windows began. Rows must lie in the slots in which they would arrive
+    for the new query. What outlives windows, as the newest rows of a key,
     follows from no window; and a routed join starts empty.
     """
     nodes = (node for fragment in query.staged.fragments for node in p.walk_physical(fragment.plan))
@@ -93,6 +94,7 @@ def derived_windows(
             found = [
                 (since[kept.alias], other.name, number, kept)
                 for other, since in others
+                if other.staged.routes.get(source.stream.name) == query.staged.routes.get(source.stream.name)
                 for number, kept in _kept_by(other)
                 if kept.serves(wanted, nulls)
             ]
