@@ -23,6 +23,7 @@ from midstream.api import ask
 from midstream.checkpoint.commands import DropQuery, ReplaceQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
+from midstream.interface.jobs.job_file import job_of
 
 WIDE = "SELECT A.k, A.v, B.v AS w FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
 PAIRS = {
@@ -62,6 +63,7 @@ PAIRS = {
         "SELECT k, COUNT(*) AS n FROM A [RANGE 20] GROUP BY k",
         True,
     ),
+    "from what was kept": ("SELECT KEEP * FROM A [RANGE 50]", "SELECT k, v, ts FROM A [RANGE 50] WHERE v > 2", True),
     "from kinds": (
         "SELECT DISTINCT k, v FROM A [RANGE 40]",
         "SELECT x.v FROM A [RANGE 30] AS x, B [RANGE 1] WHERE x.k = B.k",
@@ -188,3 +190,23 @@ def test_results_that_lack_rows_are_withheld_if_so_declared(tmp_path):
     session.stop()
     assert min(got["valid_from"].to_pylist()) >= 95
     assert ms.snapshot_equal(got, clipped(expected, 95))
+
+
+def test_a_stream_that_is_retained_answers_whatever_is_asked_later(tmp_path):
+    streams = {"A": {"format": "parquet", "path": "a", "retain": 40}}
+    job = job_of({"job": {"checkpoint": "c", "on": "local"}, "streams": streams, "queries": {}}, tmp_path)
+    (kept,) = job.queries
+    session = CheckpointSession(None, checkpoint=str(tmp_path / "c"), on="local", slots=2)
+    session.stream("A", SCHEMA)
+    session.query(kept.name, kept.cql)
+    session.start()
+    pushed(session, 0, 60)
+    later_on = session.query("q", "SELECT k, ts, v FROM A [RANGE 40] WHERE v % 2 = 0")
+    pushed(session, 60, 62)
+    session.finish()
+    rows = [{"k": ts % 3, "v": ts, "ts": ts} for ts in range(62)]
+    expected = ms.reference(later_on.cql, {"A": pa.Table.from_pylist(rows)})
+    start = later_on.history[0].record["complete_from"]
+    assert session.results(kept.name).num_rows == 0
+    assert ms.snapshot_equal(clipped(session.results("q"), start), clipped(expected, start)) and start <= 60
+    session.stop()

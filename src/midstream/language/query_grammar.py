@@ -10,7 +10,7 @@ from midstream.language.nodes import FollowedBy, Node, at
 from midstream.language.operator_tables import NEGATABLE
 from midstream.language.source_grammar import SourceGrammar
 
-TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
+TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM", "KEEP")
 
 STARTS_VALUE = frozenset(
     {

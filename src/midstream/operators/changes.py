@@ -39,9 +39,9 @@ SAMPLES = 1_000
 
 
 class Changes(SliceOperator):
-    """ISTREAM (what entered) and DSTREAM (what left), as elements of one tick."""
+    """ISTREAM (what entered) and DSTREAM (what left), as elements of one tick; KEEP gives nothing of what it keeps."""
 
-    def __init__(self, schema: pa.Schema, kept: SortedState, kind: Literal["istream", "dstream"]) -> None:
+    def __init__(self, schema: pa.Schema, kept: SortedState, kind: Literal["istream", "dstream", "keep"]) -> None:
         super().__init__(schema, (kept,), None)
         self.kind = kind
         self.name = kind
@@ -57,7 +57,7 @@ class Changes(SliceOperator):
 
     def evaluations(self, start: int, end: int) -> Iterator[Elements]:
         # Differences are of single instants, so that every part of the slice is answered for by itself.
-        for first, last in self._parts(start, end):
+        for first, last in self._parts(start, end) if self.kind != "keep" else ():
             size = sum(len(rows) * _row_bytes(segment) for segment, rows in self._events(first, last))
             ranges = 1 if self.most is None else size // self.most + 1
             for number in range(ranges):

@@ -198,7 +198,7 @@ class Net(SignedOperator):
     """
 
     def __init__(self, kind: str, schema: pa.Schema) -> None:
-        self.sign = 1 if kind == "istream" else -1
+        self.sign = {"istream": 1, "dstream": -1, "keep": 0}[kind]
         self.kept = empty_elements(schema)
 
     def process(self, port: int, batch: Elements) -> Elements | None:

@@ -260,11 +260,11 @@ class SetOperation(Binary):
 
 @dataclass(frozen=True, slots=True)
 class Changes(Unary):
-    """ISTREAM or DSTREAM."""
+    """ISTREAM or DSTREAM; or KEEP, which gives nothing and keeps its input for queries to come."""
 
     waits_for_frontier: ClassVar[bool] = True
 
-    kind: OneOf["istream", "dstream"]
+    kind: OneOf["istream", "dstream", "keep"]
 
     @property
     def label(self) -> str:

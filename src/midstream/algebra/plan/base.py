@@ -19,7 +19,8 @@ from midstream.errors import InternalError
 
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
 
-StreamKind = OneOf["istream", "dstream", "rstream"]
+StreamKind = OneOf["istream", "dstream", "rstream", "keep"]
+"""What becomes of a relation: what enters it, what leaves it, every snapshot, or nothing, but that it is kept."""
 
 SequenceMode = OneOf["recent", "chronicle", "all"]
 

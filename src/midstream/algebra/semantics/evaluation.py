@@ -181,6 +181,8 @@ class Oracle:
         """The stream that a relation-to-stream operator makes."""
         if plan.kind == "rstream":
             return self.tuples(plan.input)
+        if plan.kind == "keep":
+            return []
         elements = self.elements(plan.input)
         result = []
         for moment in moments(elements):

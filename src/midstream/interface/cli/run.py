@@ -164,6 +164,7 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
             adaptive=query.adaptive,
             on_error=query.on_error,
             replace=replace,
+            incomplete=query.incomplete,
         )
         if query.sink is not None:
             session.sink(query.name, query.sink.made(query.name))

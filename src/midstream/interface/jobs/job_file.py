@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -12,7 +12,7 @@ from midstream.adaptation.policy import Policy
 from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Timestamps, UserFunction
 from midstream.checkpoint.retention import Retention
-from midstream.cluster.options import SessionOptions
+from midstream.cluster.options import Incomplete, SessionOptions
 from midstream.errors import JobError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.connectors import ConnectorSection, sink_in, source_in
@@ -46,6 +46,7 @@ class StreamSection:
     skew: str | int | None = None
     max_ahead: str | int = "clock"
     site: str | None = None
+    retain: str | int | None = None
     source: ConnectorSection | None = None
     """What it is read from, if that is none of Spark's sources and no folder; then it has no format."""
 
@@ -61,6 +62,7 @@ class QuerySection:
     sink: ConnectorSection | None = None
     adaptive: Policy = OFF
     on_error: OnError | None = None
+    incomplete: Incomplete = "emit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
         JobFile(
             _located(job.text("checkpoint"), folder),
             streams,
-            tuple(replace(query, cql=with_queries(query.cql, texts, times)) for query in queries),
+            (*(replace(query, cql=with_queries(query.cql, texts, times)) for query in queries), *_retained(streams)),
             job.optional("trigger"),
             job.optional("master"),
             bool(job.optional("ticks")),
@@ -270,8 +272,16 @@ def _stream(name: str, top: Section, folder: Path, sites: Sites) -> StreamSectio
         entry.optional("skew"),
         "clock" if ahead is None else ahead,
         site,
+        entry.optional("retain"),
         _source(entry, folder),
     )
+
+
+def _retained(streams: Iterable[StreamSection]) -> Iterator[QuerySection]:
+    """Queries that give nothing, and keep the rows of streams for others."""
+    for stream in streams:
+        if stream.retain is not None:
+            yield QuerySection(f"retained_{stream.name}", f'SELECT KEEP * FROM "{stream.name}" [RANGE {stream.retain}]')
 
 
 def _source(entry: Section, folder: Path) -> ConnectorSection | None:
@@ -298,6 +308,7 @@ def _query(name: str, top: Section, folder: Path, usual: Policy, times: Mapping[
         _sink(entry, folder),
         _policy(entry, usual),
         cast(OnError, entry.choice("on_error", "")) or None,
+        cast(Incomplete, entry.choice("incomplete", "emit")),
     )
 
 

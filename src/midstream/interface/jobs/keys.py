@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from midstream.adaptation.policy import MODES, Policy
 from midstream.algebra.declarations import Timestamps
+from midstream.cluster.options import Incomplete
 from midstream.job.queries.faults import OnError
 from midstream.language.foreign import DIALECTS
 
@@ -76,6 +77,7 @@ STREAM_KEYS: Mapping[str, Key] = {
     ),
     "max_ahead": Key(DURATION, 'How far ahead times are believed: a duration, "clock" (the default) or "any".'),
     "site": Key(TEXT, "The site at which the rows come in; any slot by default."),
+    "retain": Key(DURATION, "For how long rows are kept for queries that come or change later; not at all by default."),
 }
 
 QUERY_KEYS: Mapping[str, Key] = {
@@ -88,6 +90,11 @@ QUERY_KEYS: Mapping[str, Key] = {
     ),
     "adaptivity": _ADAPTIVITY,
     "on_error": Key(TEXT, "What a value does that makes the query fail; stop_query by default.", get_args(OnError)),
+    "incomplete": Key(
+        TEXT,
+        "What becomes of results that lack rows from before the query began; emit by default.",
+        get_args(Incomplete),
+    ),
 }
 
 FUNCTION_KEYS: Mapping[str, Key] = {

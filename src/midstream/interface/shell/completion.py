@@ -12,7 +12,19 @@ from midstream.interface.shell.streams import FileStream
 from midstream.language.dialect import CQL
 
 WINDOWS = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "PARTITION BY", "HOP", "TUMBLE", "SLIDE")
-OTHERS = ("ISTREAM", "DSTREAM", "RSTREAM", "BY", "WITHIN", "EXPLAIN", "CREATE STREAM", "CAST", "INTERVAL", "OUTER")
+OTHERS = (
+    "ISTREAM",
+    "DSTREAM",
+    "RSTREAM",
+    "KEEP",
+    "BY",
+    "WITHIN",
+    "EXPLAIN",
+    "CREATE STREAM",
+    "CAST",
+    "INTERVAL",
+    "OUTER",
+)
 WORDS = sorted({*(word for word in CQL.Tokenizer.KEYWORDS if word.isalpha()), *WINDOWS, *OTHERS})
 FUNCTIONS = sorted(name for name in {*SCALAR, *AGGREGATE, *BORROWED, *SYNONYMS} if name.isidentifier())
 
