@@ -167,6 +167,7 @@ SINKS = Registry(
         "duckdb": Kind("midstream.connectors.duckdb_file:DuckDB"),
         "postgres": Kind("midstream.connectors.postgres:Postgres", "psycopg", "postgres"),
         "delta": Kind("midstream.connectors.delta:Delta", "deltalake", "delta"),
+        "kafka": Kind("midstream.connectors.kafka:KafkaTopic", "confluent_kafka", "kafka"),
         "webhook": Kind("midstream.connectors.webhook:Webhook"),
         "function": Kind("midstream.connectors.function:Function"),
     },

@@ -91,7 +91,7 @@ class Kafka(Source):
         return max(int(start), high if limit is None else min(high, int(start) + limit))
 
     def read(self, partition: str, start: Position, end: Position) -> pa.Table:
-        found = list(self._between(partition, int(start), int(end)))
+        found = list(self.between(partition, int(start), int(end)))
         return self._messages.rows(
             [message.value() for message in found],
             lambda n: {"topic": self.topic, "partition": int(partition), "offset": found[n].offset()},
@@ -130,7 +130,7 @@ class Kafka(Source):
             from confluent_kafka import Consumer
 
             known = {"bootstrap.servers": self.servers, **SETTINGS}
-            self._client = Consumer({**known, **self.settings}, logger=_Quiet())
+            self._client = Consumer({**known, **self.settings}, logger=Quiet())
         return self._client
 
     def _bounds(self, partition: str) -> tuple[int, int]:
@@ -143,7 +143,7 @@ class Kafka(Source):
 
         return TopicPartition(self.topic, int(partition), offset=offset)
 
-    def _between(self, partition: str, start: int, end: int) -> Iterator[Any]:
+    def between(self, partition: str, start: int, end: int) -> Iterator[Any]:
         """The messages from an offset up to before another."""
         from confluent_kafka import KafkaError, KafkaException
 
@@ -172,7 +172,7 @@ class Kafka(Source):
         self._at = (partition, end)
 
 
-class _Quiet:
+class Quiet:
     """Takes what the client logs: errors come as answers, too."""
 
     def log(self, *_: Any) -> None:

@@ -1,0 +1,176 @@
+"""A topic of Kafka. A delivery is one transaction, and each of its messages says whose it is and up to which instant.
+
+So the topic's own tail tells what it has had: of a delivery that was committed, all messages are there, and consumers
+that read what is committed see nothing of one that was not. Whoever writes first shuts out all others that write for
+the same query, then looks at the tail, then writes; so of two that write the same, one is refused.
+
+Brokers that show what was not committed (and the mock cluster of tests, which keeps no transactions) leave a part of a
+delivery behind. The rows that are there are not written again: those that are missing are.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from midstream.connectors.forms import Form, require_distinct_names
+from midstream.connectors.registry import Option, form_option
+from midstream.connectors.sink import Delivery, raced
+from midstream.connectors.sources.kafka import PATIENCE, Kafka, Quiet
+from midstream.errors import JobError
+from midstream.inputs.json_values import json_texts
+
+HEADER = "midstream"
+TIMEOUT = 60.0
+"""For how many seconds a transaction may take to be committed."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A transaction, as its messages tell it: how many rows it has, and those that were found."""
+
+    until: int
+    rows: int
+    found: Counter[bytes] = field(default_factory=Counter)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its messages are there."""
+        return self.found.total() >= self.rows
+
+
+class KafkaTopic:
+    """Messages of JSON in a topic, which is made if brokers make topics."""
+
+    options: ClassVar[Mapping[str, Option]] = {
+        "servers": Option(str, "The brokers: host:port, separated by commas.", needed=True),
+        "topic": Option(str, "The topic.", needed=True),
+        "key": Option(list, "The columns that are the key of a message, as JSON; none by default."),
+        "settings": Option(dict, "Settings of the client, such as security.protocol and sasl.password."),
+        "form": form_option("rows", "changelog"),
+    }
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        form: Form = "rows",
+        key: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.servers, self.topic, self.form, self.key = servers, topic, form, list(key)
+        self.settings = dict(settings or {})
+        self.name = f"kafka topic {topic}"
+        self._opened: pa.Schema | None = None
+        self._producers: dict[str, Any] = {}
+        self._had: dict[str, int] = {}
+        """What the topic has had by what this has written itself, whoever's it is."""
+        self._partial: Counter[bytes] = Counter()
+
+    def open(self, schema: pa.Schema) -> None:
+        """Has the topic made, where brokers do so; refuses a key of columns that results do not have."""
+        if schema == self._opened:
+            return
+        from confluent_kafka import Producer
+
+        require_distinct_names(schema, self.name)
+        unknown = [name for name in self.key if name not in schema.names]
+        if unknown:
+            raise JobError(f"the key of {self.name} names {unknown[0]}, which is no column of the results")
+        known = {"bootstrap.servers": self.servers, **self.settings}
+        found = Producer(known, logger=Quiet()).list_topics(self.topic, PATIENCE).topics[self.topic]
+        if found.error is not None:
+            raise OSError(f"{self.name}: {found.error.str()}")  # a topic that is being made is there a moment later
+        self._opened = schema
+
+    def last(self, delivery: Delivery) -> int | None:
+        """Before which instant the topic has had the query's results, by its tail; None if it has none."""
+        if (known := self._had.get(_whose(delivery))) is not None:
+            return known
+        attempts = self._attempts(delivery)
+        whole = max((attempt.until for attempt in attempts if attempt.is_whole), default=None)
+        self._partial = Counter()
+        for attempt in attempts:
+            if whole is None or attempt.until > whole:
+                self._partial += attempt.found
+        return whole
+
+    def write(self, delivery: Delivery, table: pa.Table) -> None:
+        """Adds the rows that are missing, in one transaction."""
+        producer = self._producer(delivery)
+        whose = _whose(delivery)
+        texts = [text.encode() for batch in table.to_batches() for text in json_texts(batch)]
+        keys = self._keys(table)
+        missing = [(key, text) for key, text in zip(keys, texts, strict=True) if not self._is_there(text)]
+        about = {"of": whose, "until": delivery.until, "attempt": secrets.token_hex(8), "rows": len(missing)}
+        headers = [(HEADER, json.dumps(about).encode())]
+        self._had.pop(whose, None)
+        producer.begin_transaction()
+        for key, text in missing:
+            self._send(producer, key, text, headers)
+        producer.commit_transaction(TIMEOUT)
+        self._had[whose] = delivery.until
+
+    def _send(self, producer: Any, key: bytes | None, text: bytes, headers: list[tuple[str, bytes]]) -> None:
+        while True:
+            try:
+                producer.produce(self.topic, text, key=key, headers=headers)
+                return
+            except BufferError:
+                producer.poll(0.1)
+
+    def _is_there(self, text: bytes) -> bool:
+        """Whether a row is among those of a delivery that is there in part; each is only once."""
+        there = self._partial[text] > 0
+        self._partial[text] -= there
+        return there
+
+    def _keys(self, table: pa.Table) -> list[bytes | None]:
+        if not self.key:
+            return [None] * table.num_rows
+        return [text.encode() for batch in table.select(self.key).to_batches() for text in json_texts(batch)]
+
+    def _producer(self, delivery: Delivery) -> Any:
+        """The producer of a query; the first time, others are shut out, and nothing may have come meanwhile."""
+        from confluent_kafka import Producer
+
+        whose = f"midstream/{delivery.history}/{delivery.query}/{self.topic}"
+        if whose not in self._producers:
+            known = {"bootstrap.servers": self.servers, "transactional.id": whose}
+            producer = Producer({**known, **self.settings}, logger=Quiet())
+            producer.init_transactions(TIMEOUT)
+            had = self.last(delivery)
+            if had is not None and had > delivery.since:
+                raise raced(self, delivery)
+            self._producers[whose] = producer
+        return self._producers[whose]
+
+    def _attempts(self, delivery: Delivery) -> list[Attempt]:
+        """The transactions of a query that the topic has messages of."""
+        found: dict[str, Attempt] = {}
+        for message in self._messages():
+            for name, value in message.headers() or ():
+                about = json.loads(value) if name == HEADER else {}
+                if about.get("of") == _whose(delivery):
+                    attempt = found.setdefault(about["attempt"], Attempt(about["until"], about["rows"]))
+                    attempt.found[message.value()] += 1
+        return list(found.values())
+
+    def _messages(self) -> Iterator[Any]:
+        """All messages of the topic."""
+        topic = Kafka(self.servers, self.topic, format="raw", settings=self.settings)
+        try:
+            for partition, start in topic.partitions().items():
+                yield from topic.between(partition, int(start), int(topic.end(partition, start)))
+        finally:
+            topic.close()
+
+
+def _whose(delivery: Delivery) -> str:
+    return f"{delivery.history}/{delivery.query}/{delivery.identity}"
