@@ -122,6 +122,11 @@ NESTED = (
     "SELECT i, v = ALL (SELECT v FROM B WHERE B.k = A.k) AS l, v <> ANY (SELECT k FROM B) AS m FROM A",
     "SELECT i FROM A WHERE v = ANY (SELECT v FROM B) AND k <> ALL (SELECT v FROM C WHERE v > 2)",
     "SELECT i FROM A WHERE k = 1 OR v IN (SELECT max(v) FROM B)",
+    "SELECT i, list_transform([k, v], lambda x: x * i + 1) AS a, list_filter([k, v, i], lambda x: x > 2) AS b FROM A",
+    "SELECT i, [upper(s) || k FOR s IN ['a', 'b'] IF s <> 'a' OR k > 1] AS a FROM A",
+    "SELECT i, list_reduce([i, 1, 2], lambda a, b: CASE WHEN a > b THEN a - b ELSE b % 3 END) AS a FROM A",
+    "SELECT i, list_transform([[k], [v, i]], lambda l: list_max(l)) AS a FROM A",
+    "SELECT i FROM A WHERE len(list_filter([k], lambda x: x IN (1, 2))) = 1",
 )
 CASTS = (
     "SELECT i, '5' + v AS a, TRUE::BIGINT + v AS c, v << 1 AS d, v >> 1 AS e, 2 ** v AS f, -v ^ 2 AS g FROM A",

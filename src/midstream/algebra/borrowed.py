@@ -70,7 +70,23 @@ def _quantified(symbol: str, word: str) -> str:
 
 _UTF8 = "lower({1}) IN ('utf-8', 'utf8', 'us-ascii')"
 
-BORROWED: Mapping[str, tuple[str, ...]] = {
+WRITTEN = "sql "
+"""How the name of a function begins that is SQL itself, over its arguments."""
+
+
+class _Templates(dict[str, tuple[str, ...]]):
+    """The SQL of functions by name; some names are their own SQL."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and name.startswith(WRITTEN))
+
+    def __missing__(self, name: str) -> tuple[str, ...]:
+        if name in self:
+            return (name.removeprefix(WRITTEN),)
+        raise KeyError(name)
+
+
+_BY_NAME: Mapping[str, tuple[str, ...]] = {
     **_same(f"{_NUMBERS} {_TEXTS} {_DATES} {_JSON} {_LISTS}"),
     "factorial": ("factorial({0}::INTEGER)",),
     "chr": ("chr({0}::INTEGER)",),
@@ -157,6 +173,8 @@ BORROWED: Mapping[str, tuple[str, ...]] = {
     "shift_left": ("({0} << {1})",),
     "shift_right": ("({0} >> {1})",),
 }
+
+BORROWED: Mapping[str, tuple[str, ...]] = _Templates(_BY_NAME)
 """Every function that DuckDB computes."""
 
 OVERLOADS: Mapping[str, str] = {

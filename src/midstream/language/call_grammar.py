@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.nodes import Duration, Node, TypeName, at
+from midstream.language.nodes import LIST_FUNCTIONS, Duration, Node, TypeName, at
 from midstream.language.over_grammar import PREDICATE, OverGrammar
 
 UNITS = frozenset(
@@ -60,12 +60,28 @@ class CallGrammar(OverGrammar):
     def _arguments(self, token: Token) -> list[Node]:
         if token.text.upper() == "STRUCT_PACK":
             return self._named_arguments()
+        if token.text.lower() in LIST_FUNCTIONS:
+            first = self.value()
+            return [first, self._lambda()] if self.take(TokenType.COMMA) else [first]
         arguments = self.values()
         if token.text.upper() in ("SUBSTRING", "SUBSTR") and self.take(TokenType.FROM):
             arguments.append(self.value())
             if self.take_word("FOR"):
                 arguments.append(self.value())
         return arguments
+
+    def _lambda(self) -> Node:
+        """`x -> x + 1`, `(x, i) -> x + i` or `lambda x, i: x + i`."""
+        token = self._curr
+        python = self.take_word("LAMBDA")
+        wrapped = None if python else self.take(TokenType.L_PAREN)
+        names = [self.identifier("the name of an element")]
+        while self.take(TokenType.COMMA):
+            names.append(self.identifier("a name"))
+        if wrapped:
+            self.need(TokenType.R_PAREN, ")")
+        self.need(TokenType.COLON if python else TokenType.ARROW, ": or ->")
+        return at(exp.Lambda(this=self.value(), expressions=names), token)
 
     def _named_arguments(self) -> list[Node]:
         """`a := 1, b := 2`: names and values in turn."""

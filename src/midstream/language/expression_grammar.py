@@ -230,8 +230,20 @@ class ExpressionGrammar(CallGrammar):
             self.fail("a window needs a stream before it", hint="write it after a stream in FROM: A [RANGE 10]")
         self._advance()
         elements = [] if self.peek(TokenType.R_BRACKET) else self.values()
+        if len(elements) == 1 and self.take_word("FOR"):
+            return self._comprehension(elements[0], token)
         self.need(TokenType.R_BRACKET, "]")
         return self._named_call("list_value", token, *elements)
+
+    def _comprehension(self, element: Node, token: Token) -> Node:
+        """`[x + 1 for x in list if x > 0]`, after FOR."""
+        name = self.identifier("the name of an element")
+        self.need(TokenType.IN, "IN")
+        made = self.value()
+        if self.take_word("IF"):
+            made = self._named_call("list_filter", token, made, exp.Lambda(this=self.value(), expressions=[name]))
+        self.need(TokenType.R_BRACKET, "]")
+        return self._named_call("list_transform", token, made, exp.Lambda(this=element, expressions=[name]))
 
     def _pairs(self, function: str, token: Token) -> Node:
         """`{'a': 1, 'b': 2}`: names and values in turn."""

@@ -26,6 +26,7 @@ from midstream.language.calls import bind_call
 from midstream.language.casting import bind_cast
 from midstream.language.comparisons import list_compared, nested_compared, rows_compared
 from midstream.language.grammar import DEEPEST
+from midstream.language.lambdas import bind_lambda, is_lambda
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node, flatten, place
 from midstream.language.operator_tables import CALCULATED, COMPARED, OPERATORS, READS_LITERALS, ROW_COMPARISONS
@@ -329,8 +330,12 @@ class ScalarBinder:
             inner.places = self.places
         return inner
 
+    def within(self, scope: Scope) -> ScalarBinder:
+        """A binder of values where names mean something else."""
+        return ScalarBinder(self.binding, scope, self.clause)
+
     def _function(self, node: exp.Anonymous) -> Expression:
-        return bind_call(self, node)
+        return bind_lambda(self, self.scope, node) if is_lambda(node) else bind_call(self, node)
 
 
 def bind_condition(binding: Binding, node: Node, scope: Scope, *relations: Relation) -> Expression:

@@ -7,6 +7,7 @@ from typing import Protocol
 from midstream.algebra.expressions import Call, Case, Expression
 from midstream.language.binding import Binding
 from midstream.language.nodes import Node
+from midstream.language.scope import Scope
 
 
 class ValueBinder(Protocol):
@@ -29,6 +30,10 @@ class ValueBinder(Protocol):
 
     def borrowed(self, function: str, arguments: list[Expression], node: Node) -> Call:
         """A function that another engine computes."""
+        ...
+
+    def within(self, scope: Scope) -> ValueBinder:
+        """A binder of values where names mean something else."""
         ...
 
     def time(self) -> Expression | None:
