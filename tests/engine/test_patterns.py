@@ -67,6 +67,8 @@ PRICES = {
     "PATTERN (A B{2,3}? C) DEFINE B AS B.v >= A.v, C AS C.v < LAST(B.v, 1)",
     "sums": "MEASURES FIRST(A.ts) AS s, LAST(A.ts) AS e, MAX(A.v) AS n "
     "PATTERN (A+) WITHIN 15 DEFINE A AS SUM(A.v) < 20",
+    "computed values": "MEASURES SUM(A.v * A.f) AS s, LAST(A.v + 1, 1) AS l, MATCH_ROWTIME() AS t "
+    "PATTERN (A+ B) DEFINE A AS PREV(v + 1) > 3, B AS v < 4",
     "skips": "MEASURES A.ts AS s, C.ts AS e AFTER MATCH SKIP TO LAST B PATTERN (A B+ C?) WITHIN 30 "
     "DEFINE B AS v > PREV(v, 2), C AS v < PREV(FIRST(B.v), 1)",
 }

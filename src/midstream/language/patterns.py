@@ -17,7 +17,7 @@ from midstream.algebra.patterns import (
     repeats_nothing,
     symbols_of,
 )
-from midstream.algebra.plan import Match, Relation
+from midstream.algebra.plan import Match, Project, Relation
 from midstream.algebra.types import INTEGER
 from midstream.language.binding import Binding
 from midstream.language.nodes import Node
@@ -46,6 +46,7 @@ class _Binder:
         self.symbols = set(symbols_of(self.pattern))
         self.values: list[PatternValue] = []
         self.named: dict[str, Column] = {}
+        self.computed: dict[Expression, Column] = {}
         self.own = scope
         self.scope = Scope(binding, [*scope.sources, Source("#values", self.named)], scope.merged, scope.hidden)
 
@@ -67,10 +68,8 @@ class _Binder:
         within = None if clause.within is None else bind_duration(self.binding, clause.within, self.relation.domain)
         read: list[Expression] = [*keys, *(c for _, c in conditions), *(m.expression for m in measures)]
         read += [Column(v.column, v.type) for v in self.values if v.column is not None]
-        names = frozenset[str]().union(*map(columns_of, read)) & set(self.relation.schema.names)
-        inner = narrowed(self.relation, [Column(n, self.relation.schema.field(n).type) for n in names])
         return Match(
-            inner,
+            self._read(frozenset[str]().union(*map(columns_of, read))),
             tuple(key.name for key in keys),
             self.pattern,
             conditions,
@@ -79,6 +78,14 @@ class _Binder:
             clause.skip,
             within,
         )
+
+    def _read(self, names: frozenset[str]) -> Relation:
+        """The columns of the stream that are read, and those that are computed of it."""
+        kept = [Column(f.name, f.type) for f in self.relation.schema if f.name in names]
+        if not self.computed:
+            return narrowed(self.relation, kept)
+        values = [Named(column.name, value) for value, column in self.computed.items()]
+        return Project(self.relation, (*(Named(column.name, column) for column in kept), *values))
 
     def _error(self, message: str, hint: str | None = None, node: Node | None = None) -> Exception:
         if node is not None:
@@ -124,75 +131,74 @@ class _Binder:
         return cast(Node, node.transform(self._replaced))
 
     def _replaced(self, node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and (symbol := self._symbol(node)) is not None:
-            return self._column("last", symbol, node)
+        if isinstance(node, exp.Column) and self._symbol(node) is not None:
+            return self._row_value("last", node)
         if not isinstance(node, exp.Anonymous) or node.args.get("over") is not None:
             return node
         name = node.name.lower()
         if name == "next":
             raise self._error("NEXT looks at rows that are still to come", "look back with PREV", node)
-        if name in ("prev", "first", "last", *AGGREGATES):
-            return self._call(node, name)
-        return node
-
-    def _call(self, node: exp.Anonymous, name: str) -> exp.Expr:
-        arguments = list(node.expressions)
+        if name == "match_rowtime":
+            return cast(exp.Expr, self.clause.order[0].this.copy())
         if name in AGGREGATES:
-            return self._aggregate(node, name, arguments)
-        inner, number = (
-            arguments[0] if arguments else None,
-            self._number(node, arguments[1:], 1 if name == "prev" else 0),
-        )
-        if name == "prev" and isinstance(inner, exp.Anonymous) and inner.name.lower() in ("first", "last"):
-            inside = list(inner.expressions)
-            if inside and isinstance(inside[0], exp.Column):
-                logical = self._number(inner, inside[1:], 0)
-                return self._column(inner.name.lower(), self._symbol(inside[0]), inside[0], logical, number)
-        if not isinstance(inner, exp.Column):
-            raise self._error(f"{node.name} takes a column", "for instance LAST(A.price)", node)
-        if name == "prev":
-            return self._column("last", self._symbol(inner), inner, before=number)
-        return self._column(name, self._symbol(inner), inner, number)
+            return self._aggregate(node, name)
+        return self._row_call(node, name) if name in ("prev", "first", "last") else node
 
-    def _aggregate(self, node: exp.Anonymous, name: str, arguments: list[Node]) -> exp.Expr:
-        of = arguments[0] if len(arguments) == 1 else None
-        if name == "count" and (
-            isinstance(of, exp.Star) or (isinstance(of, exp.Column) and isinstance(of.this, exp.Star))
-        ):
-            symbol = self._symbol(of) if isinstance(of, exp.Column) else None
-            return self._named(PatternValue("", "count", symbol, None, INTEGER))
-        if not isinstance(of, exp.Column) or node.args.get("distinct") or node.args.get("filter") is not None:
-            raise self._error(f"in a pattern {node.name} takes a column", "for instance SUM(A.price)", node)
-        column = self._resolved(of)
+    def _row_call(self, node: exp.Anonymous, name: str) -> exp.Expr:
+        """`FIRST(a.x, n)`, `LAST(a.x, n)`, `PREV(x, n)`, `PREV(LAST(a.x, n), m)`."""
+        if not node.expressions:
+            raise self._error(f"{node.name} takes a value", "for instance LAST(A.price)", node)
+        of, number = node.expressions[0], self._number(node, 1 if name == "prev" else 0)
+        if name != "prev":
+            return self._row_value(cast(PatternFunction, name), of, number)
+        if isinstance(of, exp.Anonymous) and of.name.lower() in ("first", "last") and of.expressions:
+            return self._row_value(
+                cast(PatternFunction, of.name.lower()), of.expressions[0], self._number(of, 0), number
+            )
+        return self._row_value("last", of, before=number)
+
+    def _aggregate(self, node: exp.Anonymous, name: str) -> exp.Expr:
+        of = node.expressions[0] if len(node.expressions) == 1 else None
+        if of is None or node.args.get("distinct") or node.args.get("filter") is not None:
+            raise self._error(f"in a pattern {node.name} takes a value", "for instance SUM(A.price)", node)
+        star = isinstance(of, exp.Star) or (isinstance(of, exp.Column) and isinstance(of.this, exp.Star))
+        if name == "count" and star:
+            return self._named(PatternValue("", "count", self._symbol(of), None, INTEGER))
+        column = self._argument(of)
         with self.binding.at(node):
             kind = INTEGER if name == "count" else AGGREGATE[name]((column.type,)).result
-        function = cast(PatternFunction, name)
-        return self._named(PatternValue("", function, self._symbol(of), column.name, kind))
+        return self._named(PatternValue("", cast(PatternFunction, name), self._symbol(of), column.name, kind))
 
-    def _number(self, node: exp.Anonymous, rest: list[Node], default: int) -> int:
+    def _number(self, node: exp.Anonymous, default: int) -> int:
+        rest = node.expressions[1:]
         if not rest:
             return default
         if len(rest) > 1 or not isinstance(rest[0], exp.Literal) or not str(rest[0].this).isdecimal():
-            raise self._error(f"{node.name} takes a column and a number that is written out", None, node)
+            raise self._error(f"{node.name} takes a value and a number that is written out", None, node)
         return int(rest[0].this[:9])
 
-    def _symbol(self, column: exp.Column) -> str | None:
-        table = column.args.get("table")
-        return table.name.upper() if table is not None and table.name.upper() in self.symbols else None
+    def _symbol(self, node: exp.Expr) -> str | None:
+        """The symbol whose rows a value is of."""
+        tables = [column.args.get("table") for column in node.find_all(exp.Column)]
+        found = {table.name.upper() for table in tables if table is not None and table.name.upper() in self.symbols}
+        if len(found) > 1:
+            raise self._error("a value is of the rows of one symbol", None, cast(Node, node))
+        return found.pop() if found else None
 
-    def _resolved(self, node: exp.Column) -> Column:
-        plain = node if self._symbol(node) is None else exp.Column(this=node.this)
-        _, found = self.own.resolve(plain)
-        if not isinstance(found, Column):
-            raise self._error("a pattern looks at columns of its stream", None, node)
-        return found
+    def _argument(self, node: exp.Expr) -> Column:
+        """The column of the stream that a value is, or that is computed for it."""
+        bound = ScalarBinder(self.binding, self.own, "a pattern").bind(cast(Node, node.transform(self._unqualified)))
+        if isinstance(bound, Column):
+            return bound
+        return self.computed.setdefault(bound, Column(f"#{bound}", bound.type))
 
-    def _column(
-        self, function: str, symbol: str | None, node: exp.Column, number: int = 0, before: int = 0
-    ) -> exp.Expr:
-        column = self._resolved(node)
-        kind = cast(PatternFunction, function)
-        return self._named(PatternValue("", kind, symbol, column.name, column.type, number, before))
+    def _unqualified(self, node: exp.Expr) -> exp.Expr:
+        own = isinstance(node, exp.Column) and self._symbol(node) is not None
+        return exp.Column(this=node.this) if own else node
+
+    def _row_value(self, function: PatternFunction, node: exp.Expr, number: int = 0, before: int = 0) -> exp.Expr:
+        column = self._argument(node)
+        return self._named(PatternValue("", function, self._symbol(node), column.name, column.type, number, before))
 
     def _named(self, value: PatternValue) -> exp.Expr:
         known = next((v for v in self.values if replace(v, name="") == value), None)

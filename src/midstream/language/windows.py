@@ -206,7 +206,12 @@ def require_window(binding: Binding, plan: Relation, purpose: str, node: Node | 
     """Refuses raw streams where a result would have to remember them for ever."""
     if not reads_raw(plan):
         return
-    raw = next(n for n in walk_plan(plan) if isinstance(n, Stream | Sequence) and not _below_window(plan, n))
+    raw = next(n for n in walk_plan(plan) if isinstance(n, Stream | Sequence | Match) and not _below_window(plan, n))
+    if isinstance(raw, Match):
+        error = QueryError(
+            f"{purpose} needs a window over the matches", hint="write MATCH_RECOGNIZE (…) [RANGE …], or [UNBOUNDED]"
+        )
+        raise error.at(binding.text, binding.places.get(_last_alias(raw)))
     if isinstance(raw, Sequence):
         error = QueryError(
             f"{purpose} needs a window over the sequence",
