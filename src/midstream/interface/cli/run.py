@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 
 from midstream.algebra.quantities import plural
 from midstream.checkpoint.names import is_rehearsal
+from midstream.errors import InputError
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
@@ -50,6 +52,10 @@ def run(
     ] = None,
     dashboard: options.WithDashboard = False,
     dashboard_port: options.DashboardPort = None,
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", metavar="[HOST:]PORT", help="Take rows for folders of JSON or Parquet over HTTP."),
+    ] = None,
     log: Annotated[
         LogFormat, typer.Option("--log", help="Log format: text, or JSON with one object per line.")
     ] = LogFormat.TEXT,
@@ -76,10 +82,27 @@ def run(
     if log is LogFormat.JSON:
         log_as_json()
         telling = [log_batch]
-    with beside(job.checkpoint, dashboard, dashboard_port):
+    with beside(job.checkpoint, dashboard, dashboard_port), _listening(job, listen):
         account = carry_out(job, available or finish, telling, replace=replace, finish=finish, drop=drop or ())
     if json:
         show_json(account)
+
+
+@contextmanager
+def _listening(job: JobFile, where: str | None) -> Iterator[None]:
+    """Takes rows over HTTP while a job runs, if that is wanted."""
+    if where is None:
+        yield
+        return
+    from midstream.interface.inbox import inbox_of, listening
+
+    host, _, port = where.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise InputError(f"--listen needs a port, not {where!r}", hint="write 8400, or 0.0.0.0:8400")
+    inbox = inbox_of({stream.name: (stream.format, stream.path) for stream in job.streams})
+    with listening(inbox, host or "127.0.0.1", int(port)) as (address, token):
+        note(f"rows can be pushed to {address}{{{','.join(inbox.folders)}}} with the token {token}")
+        yield
 
 
 def carry_out(
