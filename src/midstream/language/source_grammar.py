@@ -118,6 +118,7 @@ class SourceGrammar(PatternGrammar):
 
     def _decorate(self, source: Node) -> None:
         window = self._window()
+        self._system_time(source)
         if (clause := self.match_clause()) is not None:
             if window:
                 self.fail("MATCH_RECOGNIZE takes a stream, not a window", clause.token, hint="WITHIN bounds a match")
@@ -129,12 +130,21 @@ class SourceGrammar(PatternGrammar):
             source.set("alias", self.identifier("a name"))
         if source.args.get("alias") is not None:
             source.set("columns", self.column_names())
+        self._system_time(source)
         second = self._curr
         after = self._window()
         if window and after:
             self.fail("a stream has one window only", second, hint="between two streams stands a comma or JOIN")
         if window or after:
             source.set("window", window or after)
+
+    def _system_time(self, source: Node) -> None:
+        """`FOR SYSTEM_TIME AS OF a.ts`."""
+        if self.peek_word("FOR") and self._next.text.upper() == "SYSTEM_TIME":
+            self._advance(2)
+            self.need(TokenType.ALIAS, "AS")
+            self.need_word("OF")
+            source.set("as_of", self.value())
 
     def rows_written(self) -> Node:
         """`VALUES (1, 'a'), (2, 'b')`."""

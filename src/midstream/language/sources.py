@@ -13,10 +13,10 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction
+from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction, conjuncts
 from midstream.algebra.plan import Join, JoinKind, Project, Relation, Select, Stream, Unnest, Window, gives_at_ends
 from midstream.algebra.types import BOOLEAN, common_type
-from midstream.algebra.windows import Hop, Session
+from midstream.algebra.windows import NOW, Hop, Rows, Session
 from midstream.language.binding import Binding, match_name, nearest
 from midstream.language.constants import beside, is_constant, one_row
 from midstream.language.literals import coerce
@@ -162,6 +162,8 @@ class SourceBinder:
             on = conjunction([self._merge(name, scope, before, added, kind) for name in using])
         elif condition is not None:
             on = bind_condition(self.binding, condition, scope.latest_part(scope), left, right)
+        if (instant := join.this.args.get("as_of")) is not None:
+            left, right = self._as_of(left, right, on, scope, instant)
         if kind in ("semi", "anti"):
             del scope.sources[count:], scope.merged[merged:]
         if lateral:
@@ -170,6 +172,27 @@ class SourceBinder:
             return self._cross(left, right, on)
         self._require_windows(left, right)
         return Join(left, right, on, kind)
+
+    def _as_of(
+        self, left: Relation, right: Relation, on: Expression, scope: Scope, instant: Node
+    ) -> tuple[Relation, Relation]:
+        """`FOR SYSTEM_TIME AS OF a.ts`: tuples at their own instant, and the newest version of each key at it."""
+        asked = ScalarBinder(self.binding, scope, "FOR SYSTEM_TIME AS OF").bind(instant)
+        if asked not in [source.time for source in scope.sources[:-1]]:
+            raise self.binding.error(
+                "versions are looked up at the time of what they are joined with",
+                instant,
+                hint="write FOR SYSTEM_TIME AS OF a.ts, with the time column of the stream a to the left",
+            )
+        names = {name for name in right.schema.names}
+        sides = [
+            side for part in conjuncts(on) if isinstance(part, Call) and part.function == "=" for side in part.args
+        ]
+        keys = tuple(side.name for side in sides if isinstance(side, Column) and side.name in names)
+        if is_raw(right) and not keys:
+            raise self.binding.error("versions are told apart by the columns that ON compares", instant)
+        now = Window(left, NOW) if is_raw(left) else left
+        return now, Window(right, Rows(1, tuple(dict.fromkeys(keys)))) if is_raw(right) else right
 
     def _merge(self, name: exp.Identifier, scope: Scope, before: Scope, added: Scope, kind: str) -> Expression:
         """One column of USING: an equality, and a single visible column for the two."""

@@ -24,7 +24,7 @@ from midstream.job.slots.sites import Sites, home_of, sites_of
 from midstream.job.task.exchange import chosen_bits
 from midstream.job.task.memory import Memory, bytes_of
 from midstream.language.foreign import to_cql
-from midstream.language.over_queries import with_queries
+from midstream.language.over_queries import changelog_view, with_queries
 from midstream.optimizer.sites.links import links_of
 
 TABLES = ("job", "streams", "queries", "functions", "spark", "links")
@@ -49,6 +49,8 @@ class StreamSection:
     retain: str | int | None = None
     source: ConnectorSection | None = None
     """What it is read from, if that is none of Spark's sources and no folder; then it has no format."""
+    view: str | None = None
+    """Of a changelog: the query that is its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +130,20 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
     sites = _sites(job)
     streams = tuple(_stream(stream, top, folder, sites) for stream in top.names("streams"))
     times, usual = {stream.name: stream.time for stream in streams}, _policy(job, OFF)
+    views = {stream.name: stream.view for stream in streams if stream.view is not None}
     queries = [_query(query, top, folder, usual, times) for query in top.names("queries", needed=False)]
     texts = {query.name: query.cql for query in queries}
     return (
         JobFile(
             _located(job.text("checkpoint"), folder),
             streams,
-            (*(replace(query, cql=with_queries(query.cql, texts, times)) for query in queries), *_retained(streams)),
+            (
+                *(
+                    replace(query, cql=with_queries(query.cql, {**texts, **views}, times.keys() - views.keys()))
+                    for query in queries
+                ),
+                *_retained(streams),
+            ),
             job.optional("trigger"),
             job.optional("master"),
             bool(job.optional("ticks")),
@@ -274,7 +283,17 @@ def _stream(name: str, top: Section, folder: Path, sites: Sites) -> StreamSectio
         site,
         entry.optional("retain"),
         _source(entry, folder),
+        _view(name, entry),
     )
+
+
+def _view(name: str, entry: Section) -> str | None:
+    """The table of a changelog; nothing for a stream of rows."""
+    key, changes = entry.optional("key") or [], entry.choice("kind", "rows") == "changelog"
+    if changes != bool(key):
+        entry.refuse("key", JobError(f'{entry.at("key")} is what kind = "changelog" needs, and nothing else has'))
+    columns = [key] if isinstance(key, str) else key
+    return changelog_view(name, columns, entry.optional("op")) if changes and columns else None
 
 
 def _retained(streams: Iterable[StreamSection]) -> Iterator[QuerySection]:
