@@ -169,6 +169,7 @@ SINKS = Registry(
         "delta": Kind("midstream.connectors.delta:Delta", "deltalake", "delta"),
         "kafka": Kind("midstream.connectors.kafka:KafkaTopic", "confluent_kafka", "kafka"),
         "webhook": Kind("midstream.connectors.webhook:Webhook"),
+        "iceberg": Kind("midstream.connectors.iceberg:Iceberg", "pyiceberg", "iceberg"),
         "function": Kind("midstream.connectors.function:Function"),
     },
     NOT_CONNECTED,

@@ -1,0 +1,80 @@
+"""An Iceberg table. A commit has rows and, as a property of the table, the instant before which it has all results.
+
+The table is written as it was when it was asked: if somebody else has committed since, the commit fails. For that its
+client must not try again by itself, which would write the same rows after the other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from midstream.connectors.environment import hidden
+from midstream.connectors.forms import Form, require_distinct_names
+from midstream.connectors.registry import Option, form_option
+from midstream.connectors.sink import Delivery
+from midstream.errors import JobError
+
+RETRIES = "commit.retry.num-retries"
+
+
+class Iceberg:
+    """A table of an Iceberg catalog; it is made if it is not there."""
+
+    options: ClassVar[Mapping[str, Option]] = {
+        "catalog": Option(dict, "Settings of the catalog, such as name, type, uri and warehouse.", needed=True),
+        "table": Option(str, "The table that results are written to, with its namespace: sales.paid.", needed=True),
+        "form": form_option("rows", "changelog"),
+    }
+
+    def __init__(self, catalog: Mapping[str, str], table: str, form: Form = "rows") -> None:
+        if "." not in table:
+            raise JobError(f"the table {table} of the sink 'iceberg' has no namespace", hint="write sales.paid")
+        self.table, self.form = table, form
+        self.name = hidden(f"iceberg table {table}")
+        self._settings = dict(catalog)
+        self._catalog: Any = None
+        self._table: Any = None
+
+    def open(self, schema: pa.Schema) -> None:
+        """Makes the table where it is missing; refuses one with other columns."""
+        if self._catalog is not None:
+            return
+        from pyiceberg.catalog import load_catalog
+
+        require_distinct_names(schema, self.name)
+        catalog = load_catalog(**{"name": "default", **self._settings})
+        catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+        table = catalog.create_table_if_not_exists(self.table, schema, properties={RETRIES: "0"})
+        there = [field.name for field in table.schema().fields]
+        if there != schema.names:
+            raise JobError(
+                f"{self.name} has other columns",
+                detail=f"the results have {', '.join(schema.names)}, the table {', '.join(there)}",
+                hint="write to another table",
+            )
+        if table.properties.get(RETRIES) != "0":
+            table.transaction().set_properties({RETRIES: "0"}).commit_transaction()
+        self._catalog = catalog
+
+    def last(self, delivery: Delivery) -> int | None:
+        """Before which instant the table has had the query's results; None if it has none."""
+        self._table = self._catalog.load_table(self.table)
+        until = self._table.properties.get(_property(delivery))
+        return None if until is None else int(until)
+
+    def write(self, delivery: Delivery, table: pa.Table) -> None:
+        """Adds rows and the instant, in one commit."""
+        said = {"midstream.query": delivery.query, "midstream.batch": str(delivery.batch_id)}
+        with self._table.transaction() as transaction:
+            transaction.append(table, snapshot_properties=said)
+            transaction.set_properties({_property(delivery): str(delivery.until)})
+
+
+def _property(delivery: Delivery) -> str:
+    """The property that says up to which instant the table has the results of a query."""
+    whose = f"{delivery.history}/{delivery.query}/{delivery.identity}"
+    return f"midstream.{sha256(whose.encode()).hexdigest()[:32]}"
