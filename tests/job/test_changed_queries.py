@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pytest
 from tests.job.many import Many
 from tests.job.test_replacing import clipped, reword
+from tests.profiles import always
 
 import midstream as ms
 from midstream.api import ask
@@ -144,6 +145,13 @@ def test_rows_that_a_join_could_not_use_are_missed_only_where_they_count(name, c
 
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
+ASKED = (
+    "SELECT k, COUNT(*) AS n, MAX(v) AS m FROM A [RANGE 30] GROUP BY k",
+    "SELECT v, ts FROM A [RANGE 45]",
+    "SELECT DISTINCT v FROM A [RANGE 45]",
+    "SELECT x.v FROM A [RANGE 20] AS x, A [RANGE 40] AS y WHERE x.v = y.v AND x.k < y.k",
+    "SELECT COUNT(*) AS n FROM A [RANGE 45] WHERE v > 3",
+)
 COUNTS = "SELECT k, COUNT(*) AS n FROM A [RANGE 30] GROUP BY k"
 LONGER = "SELECT k, COUNT(*) AS n FROM A [RANGE 50] GROUP BY k"
 
@@ -190,6 +198,35 @@ def test_results_that_lack_rows_are_withheld_if_so_declared(tmp_path):
     session.stop()
     assert min(got["valid_from"].to_pylist()) >= 95
     assert ms.snapshot_equal(got, clipped(expected, 95))
+
+
+@pytest.mark.parametrize("seed", always(4, range(60)))
+def test_kept_rows_serve_queries_wherever_these_have_them(seed, tmp_path):
+    rng, tables = random.Random(seed), streams(seed, seed % 2 == 1)
+    catalog = ask("SELECT A.k FROM A [RANGE 1], B [RANGE 1], C [RANGE 1]", tables).catalog
+    many = Many(catalog=catalog, folder=tmp_path, slots=rng.randint(1, 3))
+    many.add("kept", "SELECT KEEP * FROM A [RANGE 45]")
+    others = [None, "SELECT DISTINCT k, v FROM A [RANGE 9]", "SELECT A.v FROM A [RANGE 9], B [RANGE 9] WHERE A.v = B.v"]
+    if (other := rng.choice(others)) is not None:
+        many.add("other", other)
+    new, parts = rng.choice(ASKED), many.cut(tables, 20)
+    at = rng.randint(3, len(parts) - 3)
+    for number, part in enumerate(parts):
+        match rng.choice(["", "", "rescale", "rebalance", "drop"]) if number != at else "ask":
+            case "ask":
+                many.add("q", new)
+            case "rescale":
+                many.driver.rescale(rng.randint(1, 4))
+            case "rebalance":
+                many.driver.rebalance([rng.randrange(many.driver.state.slots) for _ in range(256)])
+            case "drop" if 1 < number < at and "other" in many.driver.queries:
+                many.drop("other")
+        many.batch(part)
+    many.batch({}, end=True)
+    record = next(r for r in many.history("q") if r.get("event") == "started")
+    whole, expected = record["complete_from"], ms.reference(new, tables)
+    assert record["complete"] == "all results are complete"
+    assert ms.snapshot_equal(later(many.table("q"), whole), later(expected, whole))
 
 
 def test_a_stream_that_is_retained_answers_whatever_is_asked_later(tmp_path):

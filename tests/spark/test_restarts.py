@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.job.test_replacing import clipped
 from tests.spark.feeding import Feed
 from tests.spark.test_offset_log import UNFINISHED
 
@@ -181,3 +182,20 @@ def test_what_is_available_is_released_as_far_as_the_registers_permit(place):
         session.process_available(finish=True)
         whole = ms.reference(cql, {"A": pa.concat_tables([rows, more])}, time="ts")
         assert ms.snapshot_equal(session.queries["q"].table(), whole)
+
+
+def test_a_changed_query_starts_with_what_follows_from_kept_windows(place):
+    old, new = "SELECT DISTINCT k, v FROM A [RANGE 30]", "SELECT k, COUNT(*) AS n FROM A [RANGE 20] GROUP BY k"
+    kept = "SELECT KEEP * FROM A [RANGE 30]"
+    rows = [place.feed.rows(*((k % 3, k, t + k) for k in range(4))) for t in range(0, 40, 5)]
+    with place.session({"q": old, "kept": kept}) as session:
+        session.process_available()
+    rows += [place.feed.rows(*((k % 3, k, t + k) for k in range(4))) for t in range(40, 60, 5)]
+    with place.session({"kept": kept}) as session:
+        told = session.query("q", new, replace=True)
+        session.process_available(finish=True)
+        begun = next(change.record for change in told.history if change.record.get("event") == "started")
+        assert begun["complete"] == "all results are complete" and set(begun["derived"]) == {"A"}
+        start, got = begun["complete_from"], session.results("q").toArrow()
+    expected = ms.reference(new, {"A": pa.concat_tables(rows)}, time="ts")
+    assert ms.snapshot_equal(clipped(got, start), clipped(expected, start)) and 20 < start < 50

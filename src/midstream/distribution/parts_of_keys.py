@@ -76,7 +76,7 @@ def keys_of(node: Mergeable) -> Key:
 def keys_met(node: p.PhysicalNode) -> Key | None:
     """The columns whose equal values must meet in a node of one input; None where rows need not meet."""
     match node:
-        case p.PartialAggregate() | p.PartialDistinct():
+        case p.PartialAggregate() | p.PartialDistinct() | p.Changes(kind="keep"):
             return None
         case p.GroupAggregate(keys=keys) | p.OverPartition(keys=keys) | p.OrderedRows(partition_by=keys):
             return keys

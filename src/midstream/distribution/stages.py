@@ -93,6 +93,8 @@ class _Cutting:
                 return self._grouped(node, keys)
             case p.OrderedRows(partition_by=keys):
                 return self._grouped(node, keys)
+            case p.Changes(kind="keep"):
+                return self._passing(node)
             case p.Deduplicate() | p.Changes():
                 return self._grouped(node, tuple(node.schema.names))
             case p.Unary():

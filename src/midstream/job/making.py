@@ -50,7 +50,10 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
     old = current_routing(at.before, state.slots, state.group_bits)
     doubles = moves_doubled(at.before, state.wanted)
     merges = None if state.faults.stopped else state.spread.merging
-    better = None if doubles else at.rerouter.better(state.queries, state.routes, state.group_bits, merges)
+    # New queries start with what others keep where it is; how streams arrive changes in a batch without them.
+    begins = at.before is not None and not state.queries.keys() <= at.before.queries.keys()
+    fixed = doubles or begins
+    better = None if fixed else at.rerouter.better(state.queries, state.routes, state.group_bits, merges)
     # Nothing comes after the last batch, so nothing is left for later ones.
     registers = at.incoming.registers or {}
     ends = bool(registers) and all(register == INFINITY for register in registers.values())

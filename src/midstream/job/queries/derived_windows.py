@@ -16,10 +16,10 @@ from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression, columns_of, conjuncts, substitute
 from midstream.algebra.windows import Range, Unbounded
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.fragments import Received
+from midstream.distribution.fragments import STAY, Received
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.kept_windows import has_null_keys
-from midstream.job.task.works import Derived
+from midstream.job.task.works import ArrivalFilter, BySlot, Derived
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box
 
@@ -78,8 +78,7 @@ def derived_windows(
 ) -> Iterator[tuple[Derived, int]]:
     """What the windows of a new query start with, but for those `known`, and with which batch these rows began.
 
-    Others come with the batches with which their windows began. Rows must lie in the slots in which they would arrive
-    for the new query. What outlives windows, as the newest rows of a key,
+    Others come with the batches with which their windows began. What outlives windows, as the newest rows of a key,
     follows from no window; and a routed join starts empty.
     """
     nodes = (node for fragment in query.staged.fragments for node in p.walk_physical(fragment.plan))
@@ -87,22 +86,40 @@ def derived_windows(
         return
     for fragment in query.staged.fragments:
         for wanted in wanted_rows(fragment.plan) if fragment.stage == 0 else ():
-            source = wanted.source
-            if source.stream.alias in known:
-                continue
+            source, found = wanted.source, list[tuple[int, Derived]]()
             nulls = before.streams.nulls.get(source.stream.name, ())
-            found = [
-                (since[kept.alias], other.name, number, kept)
-                for other, since in others
-                if other.staged.routes.get(source.stream.name) == query.staged.routes.get(source.stream.name)
-                for number, kept in _kept_by(other)
-                if kept.serves(wanted, nulls)
-            ]
+            for other, since in others if source.stream.alias not in known else ():
+                for number, kept in _kept_by(other):
+                    there = _lying(kept, query, other, number, before) if kept.serves(wanted, nulls) else None
+                    if there is not None:
+                        derived = Derived(query.name, source.stream.alias, other.name, kept.columns_of(source), *there)
+                        found.append((since[kept.alias], derived))
             if found:
-                begun, name, number, kept = min(found, key=lambda f: f[0])
-                stored = before.segments.get(name, {}).get(number, {})
-                held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
-                yield Derived(query.name, source.stream.alias, name, kept.columns_of(source), held), begun
+                begun, derived = min(found, key=lambda f: f[0])
+                yield derived, begun
+
+
+def _lying(
+    kept: KeptRows, query: RunningQuery, other: RunningQuery, fragment: int, before: Manifest
+) -> tuple[BySlot, ArrivalFilter | None] | None:
+    """The segments that slots read for a new query, and which of their rows; None if that cannot be told.
+
+    Rows lie in the slots in which they arrived for the query that keeps them. If they arrive elsewhere for the new one,
+    each slot reads all of them, and takes those that would have come to it.
+    """
+    stored = before.segments.get(other.name, {}).get(fragment, {})
+    held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
+    old, new = (q.staged.routes.get(kept.stream, STAY) for q in (other, query))
+    if new == old or (new == STAY and not old.everywhere):
+        return held, None
+    slots, readable = before.slots, set(new.key or ()) <= kept.columns.keys()
+    if old.slots or new.slots or slots.shared or slots.doubled is not None or not readable:
+        return None
+    copies = list(held.values())[:1] if old.everywhere else list(held.values())
+    everything = {slot: [entry for entries in copies for entry in entries] for slot in range(slots.count)}
+    if new.everywhere:
+        return everything, None
+    return everything, ArrivalFilter(tuple(kept.columns[name] for name in new.key or ()), tuple(slots.routing))
 
 
 def _kept_by(query: RunningQuery) -> Iterator[tuple[int, KeptRows]]:

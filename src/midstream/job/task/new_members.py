@@ -93,5 +93,5 @@ class NewMembers:
             for entry in derived.segments.get(self.store.slot, ()):
                 kept = open_segment(self.store.files, entry).elements
                 for part in slices(kept, entry.bytes, self.store.memory.chunk):
-                    given = derived.shaped(part, source)
+                    given = derived.shaped(part, source, self.store.slot)
                     yield given.where(given.valid_to > frontier)

@@ -15,8 +15,10 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Fragment
+from midstream.job.task.exchange import slots_of
 from midstream.job.task.lanes import Lane
 from midstream.job.task.shipping import Shipped
+from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, rows_without_columns
 from midstream.operators.shared_graph import Named
 from midstream.operators.stateless import windowed
@@ -153,6 +155,21 @@ class Inherited:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrivalFilter:
+    """Which rows arrive in a slot: by the hash of columns and the owners of partition groups; without, all in one."""
+
+    key: tuple[str, ...]
+    owners: tuple[int, ...]
+
+    def here(self, kept: Elements, slot: int) -> Elements:
+        """The rows that arrive in a slot."""
+        if not self.key:
+            return kept if slot == 0 else kept.slice(0, 0)
+        hashes = arrival_hash([kept.columns.column(name) for name in self.key])
+        return kept.where(slots_of(hashes, self.owners) == slot)
+
+
+@dataclass(frozen=True, slots=True)
 class Derived:
     """What a source of a new query starts with: rows that a state of another query, `of`, keeps, in each slot.
 
@@ -165,9 +182,12 @@ class Derived:
     of: str
     columns: Mapping[str, str]
     segments: BySlot
+    arrival: ArrivalFilter | None = None
+    """Which rows of the segments a slot takes, if not all."""
 
-    def shaped(self, kept: Elements, source: Source) -> Elements:
-        """Rows of the state as the source would have given them."""
+    def shaped(self, kept: Elements, source: Source, slot: int) -> Elements:
+        """Rows of the state as the source would have given them in a slot."""
+        kept = kept if self.arrival is None else self.arrival.here(kept, slot)
         time = pa.array(kept.valid_from).view(source.domain.output_type)
         arrays = [
             kept.columns.column(self.columns[f.name]) if f.name in self.columns else time.cast(f.type)
