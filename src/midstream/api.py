@@ -47,6 +47,7 @@ from midstream.html import Records, rows_html, section
 from midstream.html import table as html_table
 from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
 from midstream.inputs.frames import polars_of
+from midstream.inputs.timeless import with_times
 from midstream.job.task.ingest import DeadLetters, disorder
 from midstream.language import parse
 from midstream.language.constants import ONE_ROW
@@ -141,12 +142,12 @@ def ask(
     functions: Sequence[UserFunction] = (),
 ) -> Question:
     """Binds a query to its inputs: everything a runtime or the oracle needs. Without a lateness, nothing is late."""
-    tables = tables_of(inputs)
+    tables, time, timeless = with_times(tables_of(inputs), time)
     schemas = {name: table.schema for name, table in tables.items()}
     catalog = catalog_of(schemas, time, lateness=lateness or 0, functions=functions)
     if lateness is None:
         catalog = _with_measured_lateness(catalog, tables)
-    catalog = replace(catalog, finite=True)
+    catalog = replace(catalog, finite=True, timeless=timeless)
     plan = parse(query, catalog)
     return Question(plan, *_with_constants(plan, tables, catalog))
 

@@ -129,6 +129,8 @@ class Catalog:
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
     finite: bool = False
     """Whether the streams are whole tables, so that a query is answered once."""
+    timeless: frozenset[str] = frozenset()
+    """The tables whose rows have always been there: their time, the last column, is not theirs."""
     queries: Mapping[str, str] = field(default_factory=dict)
     """The texts of other queries, which one may read in FROM."""
 

@@ -25,8 +25,8 @@ from midstream.inputs.plain import plain_schema
 Duration = int | float | str | dt.timedelta
 Format = str | object
 """What a stream is read from: the name of a format, or what connectors call a source."""
-Time = str | Mapping[str, str]
-"""The time column: one name for all streams, or a name per stream."""
+Time = str | Mapping[str, str | None]
+"""The time column: one name for all streams, or a name per stream; of finite tables, None for one without."""
 
 
 def tables_of(inputs: Mapping[str, object]) -> dict[str, pa.Table]:
@@ -159,12 +159,13 @@ def _time_column(name: str, columns: pa.Schema, time: Time) -> str:
         raise InputError(
             f"the time column is named by a text, not by {time!r}", hint="or by a mapping with a name for each stream"
         )
-    if name not in time:
+    column = time.get(name)
+    if column is None:
         raise InputError(
             f"no time column is named for stream {name}",
             hint=f'add "{name}" to time=, one of {", ".join(columns.names)}',
         )
-    return time[name]
+    return column
 
 
 def _domain(name: str, column: str, columns: pa.Schema) -> TimeDomain:

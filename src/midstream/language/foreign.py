@@ -57,7 +57,7 @@ class Called:
     arguments: tuple[tuple[Token, ...], ...]
 
 
-def to_cql(query: str, dialect: str, times: str | Mapping[str, str] = MappingProxyType({})) -> str:
+def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = MappingProxyType({})) -> str:
     """A query of another system in this language; `times` are the time columns of streams, or that of all of them.
 
     >>> to_cql("SELECT k, count(*) AS n FROM A GROUP BY k, window(ts, '10 minutes')", "spark")
@@ -68,7 +68,7 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str] = MappingPro
         raise QueryError(f"there is no dialect {dialect!r}", hint=hint)
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in DIALECT.tokenize(query)), times)
-    known = {name.casefold(): column for name, column in times.items()}
+    known = {name.casefold(): column for name, column in times.items() if column is not None}
     query = _edited(query, _table_functions(query, known))
     query = _edited(query, _grouped_windows(query, known))
     return _edited(query, _interval_joins(query, known))

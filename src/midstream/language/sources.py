@@ -16,7 +16,7 @@ from sqlglot import exp
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction, conjuncts
 from midstream.algebra.plan import Join, JoinKind, Project, Relation, Select, Stream, Unnest, Window, gives_at_ends
 from midstream.algebra.types import BOOLEAN, common_type
-from midstream.algebra.windows import NOW, Hop, Rows, Session
+from midstream.algebra.windows import NOW, Hop, Rows, Session, Unbounded
 from midstream.language.binding import Binding, match_name, nearest
 from midstream.language.constants import beside, is_constant, one_row
 from midstream.language.literals import coerce
@@ -299,7 +299,14 @@ class SourceBinder:
         declaration = streams[found[0]]
         self.binding.require_same_time(declaration, name)
         stream = Stream(declaration.name, node.meta["unique"], declaration.columns, declaration.time, declaration.site)
-        place, names = node.args.get("alias") or node, self._column_names(node, declaration.columns.names)
+        place, fields = node.args.get("alias") or node, declaration.columns
+        if declaration.name in self.binding.catalog.timeless:
+            if (window := node.args.get("window")) is not None and window.this != "UNBOUNDED":
+                raise self.binding.error("rows without a time have always been there: they take no window", window)
+            names = self._column_names(node, fields.names[:-1])
+            scope.add(self._visible(node), pa.schema(list(stream.schema)[:-1]), names, place)
+            return Window(stream, Unbounded())
+        names = self._column_names(node, fields.names)
         source = scope.add(self._visible(node), stream.schema, names, place, declaration.time)
         return self._windowed(node, stream, source)
 
