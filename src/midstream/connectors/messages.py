@@ -112,14 +112,30 @@ def _json_rows(values: Sequence[bytes | None], schema: pa.Schema) -> tuple[pa.Ta
     while waiting:
         start, stop = waiting.pop()
         some = values[start:stop]
-        text = None if None in some else b"\n".join(v.replace(b"\n", b" ").strip() for v in some if v is not None)
+        text = _lines(some)
         read = None if text is None else read_json(text, schema)
-        whole = all(v is not None and v.strip()[:1] == b"{" and v.strip()[-1:] == b"}" for v in some)
-        if whole and read is not None and not read.bad and read.rows.num_rows == len(some):
+        if read is not None and not read.bad and read.rows.num_rows == len(some):
             rows.append(read.rows)
         elif len(some) == 1:
-            bad[start] = read.bad[0].reason if read is not None and read.bad else "it is not one object of JSON"
+            why = read_json(some[0] or b"", schema).bad
+            bad[start] = why[0].reason if why else "it is not one object of JSON"
         elif some:
             middle = (start + stop) // 2
             waiting += [(middle, stop), (start, middle)]
     return pa.concat_tables(rows) if rows else schema.empty_table(), bad
+
+
+def _lines(values: Sequence[bytes | None]) -> bytes | None:
+    """Messages, each on a line that begins and ends with braces; None if one of them does not."""
+    present = [value for value in values if value is not None]
+    if len(present) < len(values):
+        return None
+    text = b"\n".join(present)
+    if not _has_lines(text, len(values)):
+        text = b"\n".join(value.replace(b"\n", b" ").strip() for value in present)
+    return text if _has_lines(text, len(values)) else None
+
+
+def _has_lines(text: bytes, count: int) -> bool:
+    ends = text[:1] == b"{" and text[-1:] == b"}"
+    return ends and text.count(b"\n") == text.count(b"}\n{") == count - 1

@@ -9,7 +9,7 @@ A position is one of the log, at the end of a transaction: transactions are take
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -83,9 +83,7 @@ class PostgresChanges(Source):
             with self._connected() as run:
                 found = self._after(run, int(start), None, int(end))
         changes = [(one, change) for one in found if one.end <= int(end) for change in one.changes]
-        columns = [[_value(field, one, change) for one, change in changes] for field in self._schema]
-        for _, change in changes:
-            self._require_whole(change)
+        columns = [self._column(field, changes) for field in self._schema]
         return rows_of_values(columns, self._schema, lambda n: {"table": self.table, "position": changes[n][0].end})
 
     def require(self, starts: Positions) -> None:
@@ -127,13 +125,20 @@ class PostgresChanges(Source):
                 hint="give the stream another name and slot to read what changes from now on",
             )
 
-    def _require_whole(self, change: Change) -> None:
-        missing = [name for name, value in change.row.items() if value is Unchanged and name in self._schema.names]
-        if missing:
+    def _column(self, field: pa.Field, changes: Sequence[tuple[Transaction, Change]]) -> list[Any]:
+        """The values of a column in changes; refuses those that are not known."""
+        name = field.name
+        if name == "change":
+            return [change.row.get(name, change.kind) for _, change in changes]
+        if name == "changed_at":
+            return [change.row.get(name, one.at) for one, change in changes]
+        values = [change.row.get(name) for _, change in changes]
+        if any(value is Unchanged for value in values):
             raise JobError(
-                f"{self.name} do not have {missing[0]}, which is stored apart and was not changed",
+                f"{self.name} do not have {name}, which is stored apart and was not changed",
                 hint=f"ALTER TABLE {quoted(self.table)} REPLICA IDENTITY FULL, then drop the slot to begin again",
             )
+        return _plain(field.type, values)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -166,15 +171,10 @@ def _lsn(position: int) -> str:
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
-def _value(field: pa.Field, transaction: Transaction, change: Change) -> Any:
-    """The value of a column in a change; what PostgreSQL writes otherwise than others is put into their words."""
-    if field.name == "change" and "change" not in change.row:
-        return change.kind
-    if field.name == "changed_at" and "changed_at" not in change.row:
-        return transaction.at
-    value = change.row.get(field.name)
-    if pa.types.is_boolean(field.type) and value is not None:
-        return {"t": True, "f": False}.get(value, value)
-    if pa.types.is_binary(field.type) and isinstance(value, str) and value.startswith("\\x"):
-        return bytes.fromhex(value[2:])
-    return value
+def _plain(kind: pa.DataType, values: list[Any]) -> list[Any]:
+    """Values of a column; what PostgreSQL writes otherwise than others is put into their words."""
+    if pa.types.is_boolean(kind):
+        return [{"t": True, "f": False}.get(value, value) for value in values]
+    if pa.types.is_binary(kind):
+        return [bytes.fromhex(value[2:]) if value is not None else None for value in values]
+    return values
