@@ -8,6 +8,7 @@ from sqlglot import exp
 from midstream.algebra.borrowed import QUANTIFIED
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.types import BOOLEAN, TEXT, show_type
+from midstream.errors import QueryError
 from midstream.language.nested import ORDERINGS, told_apart
 from midstream.language.nodes import Node
 from midstream.language.values import ValueBinder
@@ -31,7 +32,7 @@ def rows_compared(binder: ValueBinder, operator: str, left: list[Node], right: l
 def nested_compared(binder: ValueBinder, function: str, arguments: list[Expression], node: Node) -> Call:
     """A comparison of lists, structs or maps."""
     if function in ORDERINGS:
-        return binder.borrowed(ORDERINGS[function], arguments, node)
+        return _ordered(binder, ORDERINGS[function], arguments, node)
     if all(a.type == arguments[0].type or kind.is_null(a.type) for a in arguments):
         told = [Literal(None, TEXT) if kind.is_null(a.type) else told_apart(a) for a in arguments]
         return Call(function, tuple(told), BOOLEAN)
@@ -41,8 +42,16 @@ def nested_compared(binder: ValueBinder, function: str, arguments: list[Expressi
     if function not in ("=", "<>"):
         shown = " and ".join(show_type(a.type) for a in arguments)
         raise binder.binding.error(f"IS DISTINCT FROM needs values of one type, not {shown}", node)
-    equal = binder.borrowed("nested_equal", arguments, node)
+    equal = _ordered(binder, "nested_equal", arguments, node)
     return equal if function == "=" else Call("not", (equal,), BOOLEAN)
+
+
+def _ordered(binder: ValueBinder, function: str, arguments: list[Expression], node: Node) -> Call:
+    try:
+        return binder.borrowed(function, arguments, node)
+    except QueryError:
+        shown = " with ".join(show_type(a.type) for a in arguments)
+        raise binder.binding.error(f"cannot compare {shown}", node, hint="cast one side with CAST(x AS …)") from None
 
 
 def list_compared(binder: ValueBinder, operator: str, node: Node) -> Call:

@@ -63,6 +63,8 @@ def rows_of_function(binder: ValueBinder, node: exp.Unnest, wanted: int) -> List
 
 def _elements(binder: ValueBinder, call: exp.Anonymous, wanted: int) -> Lists:
     """The lists of `unnest(…)`: structs and the entries of maps become columns where names are given to them."""
+    if not call.expressions:
+        raise binder.binding.error(f"{call.name} needs a list", call)
     lists: Lists = []
     for argument in call.expressions:
         one = list_of(binder, argument)
