@@ -77,10 +77,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves cases to the longer profile; holds marks and paths together, so that no Spark test strays elsewhere."""
     seen: Counter[tuple[str, str]] = Counter()
     for item in items:
-        file, name = (
-            item.path.relative_to(Path(__file__).parent).with_suffix("").as_posix(),
-            item.name.partition("[")[0],
-        )
+        file = item.path.with_suffix("").as_posix().removeprefix(f"{Path(__file__).parent.as_posix()}/")
+        name = item.name.partition("[")[0]
         kept = 0 if file in longer.NONE else longer.CASES.get(file, {}).get(name)
         if kept is not None and not item.get_closest_marker("slow"):
             seen[file, name] += 1
