@@ -25,11 +25,35 @@ NONE = (
 """Files without a case that runs always."""
 
 CASES: dict[str, dict[str, int]] = {
+    "checkpoint/test_crashes": {
+        "test_a_job_killed_at_a_point_resumes_as_if_nothing_had_been": 1,
+    },
+    "connectors/test_delta_sink": {
+        "test_a_delta_table_has_each_result_once": 1,
+    },
+    "connectors/test_postgres_sink": {
+        "test_a_table_of_postgres_has_each_result_once": 1,
+    },
+    "connectors/test_sinks": {
+        "test_a_database_file_has_each_result_once": 2,
+    },
+    "dashboard/test_page": {
+        "test_large_figures_stay_within_their_cards": 1,
+    },
     "distribution/routed/test_track": {
         "test_members_end_in_one_plan_whatever_is_lost_and_whoever_crashes": 2,
     },
     "distribution/test_balancing_machines": {
         "test_ptlb_takes_one_window_and_two_above_one_level_of_joins_by_the_papers_purging": 2,
+    },
+    "engine/test_every_operator": {
+        "test_operator": 75,
+    },
+    "engine/test_key_types": {
+        "test_a_key_of_one_column": 40,
+    },
+    "engine/test_state_stays_bounded": {
+        "test_states_hold_what_is_alive_and_little_more": 4,
     },
     "job/test_adaptive": {
         "test_slots_see_together_what_one_place_sees": 2,
@@ -39,6 +63,9 @@ CASES: dict[str, dict[str, int]] = {
         "test_a_migration_changes_no_result": 1,
         "test_a_part_migrates_between_operators_that_stay": 1,
         "test_every_schedule_gives_the_same_and_is_remembered": 2,
+    },
+    "job/test_conformance_in_slots": {
+        "test_slots_and_stages_give_what_is_expected": 45,
     },
     "job/test_doubled_moves": {
         "test_a_crash_at_any_write_changes_nothing": 2,
@@ -237,6 +264,12 @@ CASES: dict[str, dict[str, int]] = {
         "test_a_seed_is_run_again_exactly": 1,
         "test_drivers_without_a_fence_are_found_out": 0,
         "test_files_that_are_read_again_because_their_folder_was_moved_are_found_out": 0,
+    },
+    "spark/test_files_on_spark": {
+        "test_awkward_texts_mean_on_spark_what_the_table_says": 2,
+    },
+    "spark/test_push_down": {
+        "test_spark_keeps_every_row_that_our_condition_keeps": 1,
     },
 }
 """How many cases of a test run always, by file and name."""

@@ -86,17 +86,9 @@ def test_streams_whose_times_mean_different_things_are_refused() -> None:
         ms.run(JOIN, {"A": A, "B": other})
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        JOIN,
-        "SELECT DISTINCT k FROM A [RANGE 5]",
-        "SELECT k, count(*) AS n FROM A [RANGE 5] GROUP BY k",
-        "SELECT k FROM A [RANGE 5] EXCEPT SELECT k FROM B [RANGE 5]",
-    ],
-)
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct([("x", pa.int64())])])
-def test_a_key_that_cannot_be_compared_is_refused(query: str, kind: pa.DataType) -> None:
+def test_a_key_that_cannot_be_compared_is_refused(kind: pa.DataType) -> None:
+    query = "SELECT k FROM A [RANGE 5] EXCEPT SELECT k FROM B [RANGE 5]"
     value = [[1]] if pa.types.is_list(kind) else [{"x": 1}]
     table = pa.table({"ts": [1], "k": pa.array(value, kind)})
     for answer in (ms.run, ms.reference):

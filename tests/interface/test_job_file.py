@@ -77,8 +77,8 @@ def test_the_examples_are_jobs(example):
             "streams.A.timestamps cannot be 'sometimes'\n  hint: use one of external, internal, latent",
         ),
         (
-            {"queries__q__sink": "kafka"},
-            "queries.q.sink cannot be 'kafka': there is no such sink\n"
+            {"queries__q__sink": "kinesis"},
+            "queries.q.sink cannot be 'kinesis': there is no such sink\n"
             f"  hint: use one of table, console, {', '.join(SINKS.kinds)}",
         ),
         (
