@@ -94,6 +94,8 @@ class Workload:
     """Whether results go into a folder."""
     retention: dict[str, str] = field(default_factory=dict)
     """What is kept for a time that is longer than any run."""
+    restores: bool = False
+    """Whether the checkpoint may be restored from a copy."""
 
     @staticmethod
     def drawn(random: Random) -> Workload:
@@ -119,8 +121,10 @@ class Workload:
     def expect_restores(self) -> None:
         """Makes results the same rows when their input comes again, those of one query at least.
 
-        Which rows are late depends on what else is there when they come, so none is.
+        Which rows are late depends on what else is there when they come, so none is. What a query gives that takes
+        another's place depends on when it does, so none does by request.
         """
+        self.restores = True
         self.files = {name: _punctual(files) for name, files in self.files.items()}
         self.sink_folder = True
         if not any(name in BY_ROWS for name in self.queries):
@@ -132,7 +136,8 @@ class Workload:
         names = sorted(known) or ["nothing"]
         name = random.choice(names)
         able = [n for n in names if n in PLANS]
-        kinds = ["add", "adapt", "rebalance", "rescale", "schedule", "status", "drop", "odd", "replace", "replace"]
+        kinds = ["add", "adapt", "rebalance", "rescale", "schedule", "status", "drop", "odd"]
+        kinds += ["status"] * 2 if self.restores else ["replace"] * 2
         match random.choice([*(["migrate"] * 5 if able else []), "cancel", "cancel_rebalance", *kinds]):
             case "migrate":
                 name = random.choice(able)
