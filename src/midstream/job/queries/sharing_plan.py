@@ -328,6 +328,12 @@ class SharingPlan:
             for name, query in self.queries.items()
         }
 
+    def completeness(self, name: str) -> dict[str, Any]:
+        """From which instant on a query's results are complete; changes are, once the instant before was."""
+        record, query = self.records[name], self.queries[name].plan.query
+        whole = None if record.whole_at is None else record.whole_at + isinstance(query, ToStream)
+        return complete(record.start, record.lacks_rows, whole, query.domain)
+
     def started(self, name: str) -> list[dict[str, Any]]:
         """What a query's history says of its start, if it came while others ran."""
         if not self.is_fresh(name):
@@ -344,7 +350,7 @@ class SharingPlan:
                 "start_batch": self.batch_id,
                 "end_batch": self.batch_id,
                 "at": None if record.start == BEGINNING else record.start,
-                **complete(record.start, record.lacks_rows, record.whole_at, self.queries[name].plan.query.domain),
+                **self.completeness(name),
                 "inherited": {alias: max(0, batch) for alias, batch in record.inherited.items()},
                 "derived": {d.alias: d.of for d in self.derived if d.query == name},
                 "shares": list(record.shares),

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.queries.completeness import complete
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
 from midstream.job.task.works import BySlot
@@ -53,7 +52,7 @@ class Verdict:
         frontiers = {n: max(before.advanced_to.get(n, BEGINNING), q.reached(registers)) for n, q in queries.items()}
         plan, query = SharingPlan(before.batch_id + 1, before, queries, frontiers, apart=apart), queries[name]
         record = plan.records[name]
-        told = complete(record.start, record.lacks_rows, record.whole_at, query.plan.query.domain)
+        told = plan.completeness(name)
         return Verdict(tuple(_windows(plan, query)), record.start, told["complete_from"], told["complete"])
 
     def to_json(self) -> dict[str, Any]:
