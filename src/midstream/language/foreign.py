@@ -3,8 +3,8 @@
 What other systems say of time in functions and conditions is said here behind a stream. The changes are made in the
 text, so that what is asked can be read: `TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES)` is `bids [TUMBLE
 INTERVAL '10' MINUTES]`, a GROUP BY of `window(ts, '10 minutes')` puts that window behind its stream, and a join whose
-condition bounds how far apart two times are gives each stream the window that this needs. What none of these bounds
-stays as it is, and is refused where it would have to be kept for ever.
+condition bounds how far apart two times are gives each stream the window that this needs, if it is an inner join. What
+none of these bounds stays as it is, and is refused where it would have to be kept for ever.
 """
 
 from __future__ import annotations
@@ -199,7 +199,9 @@ def _interval_joins(text: str, times: Mapping[str, str]) -> list[Edit]:
     columns = {alias: times.get(str(table.this.name).casefold(), "").casefold() for alias, table in sources.items()}
     spans: dict[str, dict[str, str]] = {}
     for select in tree.find_all(exp.Select):
-        conditions = [j.args.get("on") for j in select.args.get("joins") or [] if isinstance(j, exp.Join)]
+        joins = [join for join in select.args.get("joins") or [] if isinstance(join, exp.Join)]
+        # What an outer join there gives once, when it is certain, one of windows here gives for as long as it holds.
+        conditions = [join.args.get("on") for join in joins if join.args.get("kind") == "inner"]
         conditions += [select.args["where"].this] if select.args.get("where") is not None else []
         for part in (part for c in conditions if c is not None for part in flatten(c, exp.And)):
             for later, earlier, distance in _distances(part):
@@ -231,8 +233,8 @@ def _distances(part: Node) -> Iterator[tuple[tuple[str, str], tuple[str, str], s
         low, back = _moved(part.this, exp.Sub)
         high, forth = _moved(part.expression, exp.Add)
         if low and high and low != high:
-            # low - x <= high says that low comes at most x after high; so does low <= high + x.
-            yield low, high, back or forth or "0 SECONDS"
+            # low - x <= high + y says that low comes at most x + y after high.
+            yield low, high, f"'{f'{back} {forth}'.strip()}'" if back or forth else "0 SECONDS"
 
 
 def _moved(node: Node, way: type[Node]) -> tuple[tuple[str, str] | None, str]:
@@ -240,7 +242,7 @@ def _moved(node: Node, way: type[Node]) -> tuple[tuple[str, str] | None, str]:
     amount = ""
     if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
         text = duration_text(node.expression.this)
-        amount = f"'{text}'" if isinstance(node, way) else ""
+        amount = text if isinstance(node, way) else ""
         node = node.this
     if isinstance(node, exp.Column) and node.args.get("table") is not None:
         return (str(node.args["table"].name).casefold(), str(node.name).casefold()), amount
