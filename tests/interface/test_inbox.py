@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,27 @@ def test_a_request_becomes_one_file_and_its_key_makes_no_second(inbox, tmp_path)
     assert not [path for folder in ("texts", "tables") for path in (tmp_path / folder).glob(".*")]
 
 
+def test_other_rows_under_a_known_key_are_refused_and_not_forgotten(inbox, tmp_path):
+    inbox.take("texts", b'{"id": 1}\n', "", "one")
+    with pytest.raises(Refused, match="had other rows") as refused:
+        inbox.take("texts", b'{"id": 2}\n', "", "one")
+    assert refused.value.status == 409
+    rows = arrow(pa.table({"id": [1, 2]}))
+    assert inbox.take("tables", rows, ARROW, "one") == inbox.take("tables", rows, ARROW, "one")
+    assert [path.read_text() for path in (tmp_path / "texts").iterdir()] == ['{"id": 1}\n']
+
+
+def test_clients_that_say_nothing_do_not_take_what_the_job_needs(inbox, monkeypatch):
+    monkeypatch.setenv("MIDSTREAM_LISTEN_TOKEN", TOKEN)
+    monkeypatch.setattr("midstream.interface.inbox.MOST_CONNECTIONS", 2)
+    with listening(inbox, "127.0.0.1", 0) as (address, _):
+        host, _, port = address.removeprefix("http://").partition("/")[0].partition(":")
+        silent = [socket.create_connection((host, int(port)), timeout=30) for _ in range(3)]
+        assert silent[2].recv(1) == b"", "the third is turned away"
+        for one in silent:
+            one.close()
+
+
 def test_what_is_wrong_with_a_request_is_said(inbox, tmp_path, monkeypatch):
     monkeypatch.setenv("MIDSTREAM_LISTEN_TOKEN", TOKEN)
     monkeypatch.setattr("midstream.interface.inbox.LARGEST", 100)
@@ -65,6 +87,7 @@ def test_what_is_wrong_with_a_request_is_said(inbox, tmp_path, monkeypatch):
         assert post(address + "texts", b"{}", Authorization="Bearer wrong")[0] == 401
         assert post(address + "text", b"{}") == (404, {"error": "rows cannot be pushed into text: did you mean texts?"})
         assert post(address + "texts", b"x" * 101)[0] == 413
+        assert post(address + "texts", b"", **{"Content-Length": "9" * 5000})[0] == 411
         assert post(address + "tables", b"{}")[0] == 415
         assert post(address + "tables", b"{}", **{"Content-Type": ARROW})[0] == 400
         assert post(address + "texts", b"{}")[0] == 200

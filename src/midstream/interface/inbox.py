@@ -2,19 +2,21 @@
 
 A request is acknowledged when its file is on the disk under its last name. From then on its rows count once, as those
 of any file do. A request that was not acknowledged may have been written all the same; if it has an `Idempotency-Key`,
-it can be sent again: a key names one file, which is written once.
+it can be sent again: a key names one file, which is written once. Other rows under a key that is known are refused.
 """
 
 from __future__ import annotations
 
+import filecmp
 import hmac
 import json
 import os
+import re
 import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
@@ -32,6 +34,9 @@ TOKEN = "MIDSTREAM_LISTEN_TOKEN"
 
 LARGEST = 64 * 2**20
 """How many bytes a request may have."""
+
+MOST_CONNECTIONS = 64
+"""How many clients are connected at once; more are turned away, so that none of them takes what the job needs."""
 
 PATIENCE = 30.0
 """For how many seconds a client may be silent in the middle of a request."""
@@ -56,7 +61,7 @@ class Inbox:
     folders: Mapping[str, tuple[str, Path]]
 
     def take(self, stream: str, body: bytes, kind: str, key: str | None) -> str:
-        """Writes the rows of a request; gives the file's name once it is safe. A key that is known writes nothing."""
+        """Writes the rows of a request, once under each key; gives the file's name once it is safe."""
         if stream not in self.folders:
             near = get_close_matches(stream, self.folders, 1)
             raise Refused(404, f"rows cannot be pushed into {stream}" + (f": did you mean {near[0]}?" if near else ""))
@@ -67,8 +72,11 @@ class Inbox:
         draft = folder / f".{secrets.token_hex(8)}{ENDINGS[format]}"
         try:
             _write(draft, body, kind, format)
-            with suppress(FileExistsError):
+            try:
                 os.link(draft, path)  # only one request makes a file of this name
+            except FileExistsError:
+                if not filecmp.cmp(draft, path, shallow=False):
+                    raise Refused(409, "a request with this Idempotency-Key had other rows") from None
             _sync(folder)
         except OSError as error:
             raise Refused(507, f"the rows cannot be kept: {error.strerror}") from error
@@ -118,10 +126,9 @@ def listening(inbox: Inbox, host: str, port: int) -> Iterator[tuple[str, str]]:
     """Takes rows while inside; gives the address and the token."""
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
     try:
-        server = ThreadingHTTPServer((host, port), _handler(inbox, token))
+        server = _Server((host, port), _handler(inbox, token))
     except OSError as error:
         raise JobError(f"cannot listen on {host}, port {port}", detail=error.strerror) from error
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="midstream-inbox", daemon=True)
     thread.start()
     try:
@@ -130,6 +137,27 @@ def listening(inbox: Inbox, host: str, port: int) -> Iterator[tuple[str, str]]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """Has a thread for each of the clients that are let in."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        super().__init__(*arguments)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for one more."""
+        return self._room.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serves a client to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
 
 def _handler(inbox: Inbox, token: str) -> type[BaseHTTPRequestHandler]:
@@ -154,7 +182,7 @@ def _handler(inbox: Inbox, token: str) -> type[BaseHTTPRequestHandler]:
 
         def _body(self) -> bytes:
             length = self.headers.get("Content-Length", "")
-            if not length.isdecimal():
+            if re.fullmatch("[0-9]{1,18}", length) is None:
                 raise Refused(411, "a request must say how long it is")
             if int(length) > LARGEST:
                 raise Refused(413, f"a request may have {LARGEST:,} bytes")
