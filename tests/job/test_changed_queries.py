@@ -168,7 +168,7 @@ def pushed(session: CheckpointSession, first: int, last: int) -> None:
         session.push("A", [{"k": ts % 3, "v": ts, "ts": ts}])
 
 
-def test_a_text_that_was_replaced_by_request_stays_whatever_is_declared(tmp_path):
+def test_a_text_that_was_replaced_by_request_stays_whatever_is_declared(tmp_path, caplog):
     session = declared(tmp_path)
     pushed(session, 0, 5)
     new = COUNTS.replace("30", "20")
@@ -177,7 +177,7 @@ def test_a_text_that_was_replaced_by_request_stays_whatever_is_declared(tmp_path
     pushed(session, 5, 8)
     session.stop()
     session = declared(tmp_path)
-    assert session.queries["q"].cql == new
+    assert session.queries["q"].cql == new and "query q goes on with the text that it was given" in caplog.text
     carry_out(session, DropQuery("q"))
     pushed(session, 8, 10)
     session.stop()

@@ -165,7 +165,7 @@ class CheckpointSession(Session):
             raise QueryError("keep is an option of queries in memory", hint="limit what is kept by retention")
         if name in self._job.queries and not options.replace:
             raise QueryError(f"query {name} already exists", hint="replace=True puts another in its place")
-        cql = cql if options.replace else self._job.state.current_text(name, cql) or cql
+        cql = cql if options.replace else self._job.state.text_to_go_on_with(name, cql)
         relation = parse(cql, self.catalog)
         every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
         if options.on_error is not None:

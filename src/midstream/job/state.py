@@ -48,6 +48,11 @@ from midstream.optimizer.plans import Plan
 
 log = logging.getLogger(__name__)
 
+REPLACED_BY_REQUEST = (
+    "query %s goes on with the text that it was given while the job ran, not with the one that is declared "
+    "(midstream run --replace, or session.query(..., replace=True), puts that in its place)"
+)
+
 KEEPS_SLOTS = (
     "the job keeps %d slots, as it was asked to while it ran; slots = %d is what it began with "
     "(midstream rescale changes the number, and so does another one that is declared)"
@@ -143,6 +148,13 @@ class JobState:
         """What a text that is declared has become by request: another one, or None if the query was dropped."""
         was, now = self.texts.get(name, (None, None))
         return now if was == declared else declared
+
+    def text_to_go_on_with(self, name: str, declared: str) -> str:
+        """The text by which a query that is declared runs; says so if that is another one by request."""
+        now = self.current_text(name, declared) or declared
+        if now != declared:
+            log.warning(REPLACED_BY_REQUEST, name)
+        return now
 
     def leave_out(self, manifest: Manifest) -> None:
         """Goes on from the same manifest without some queries; what was asked for since stays."""
