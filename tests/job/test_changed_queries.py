@@ -6,6 +6,7 @@ beginning.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,16 +15,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from tests.job.many import Many
 from tests.job.test_replacing import clipped, reword
 from tests.profiles import always
+from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.commands import DropQuery, ReplaceQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
+from midstream.interface.cli.app import app
 from midstream.interface.jobs.job_file import job_of
 
 WIDE = "SELECT A.k, A.v, B.v AS w FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
@@ -247,3 +251,68 @@ def test_a_stream_that_is_retained_answers_whatever_is_asked_later(tmp_path):
     assert session.results(kept.name).num_rows == 0
     assert ms.snapshot_equal(clipped(session.results("q"), start), clipped(expected, start)) and start <= 60
     session.stop()
+
+
+TOTALS = "SELECT k, SUM(v) AS total FROM A [RANGE 30] GROUP BY k"
+HIGH = "SELECT max(total) AS most FROM totals AS t"
+
+
+def test_queries_that_read_a_changed_one_change_with_it_or_nothing_does(tmp_path):
+    def opened() -> CheckpointSession:
+        session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=2)
+        session.stream("A", SCHEMA)
+        session.query("totals", TOTALS)
+        session.query("high", HIGH, adaptive="suggest")
+        return session.start()
+
+    session = opened()
+    pushed(session, 0, 40)
+    with pytest.raises(ms.QueryError, match="query high cannot read query totals any more"):
+        carry_out(session, ReplaceQuery("totals", TOTALS.replace("total", "sum")))
+    assert session.queries["totals"].cql == TOTALS and not session.verdicts
+    new = TOTALS.replace("30", "20").replace("SUM(v)", "SUM(v + 1)")
+    told = carry_out(session, ReplaceQuery("totals", new))
+    assert [reader["query"] for reader in told["readers"]] == ["high"] and set(session.verdicts) == {"totals", "high"}
+    pushed(session, 40, 60)
+    session.stop()
+    session = opened()
+    pushed(session, 60, 70)
+    session.finish()
+    rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(70)])}
+    start, got = session.queries["high"].history[-1].record["complete_from"], session.results("high")
+    expected = ms.reference(HIGH.replace("totals", f"({new})"), rows)
+    decides = session.queries["high"].decisions
+    session.stop()
+    assert start < 60 and decides and ms.snapshot_equal(clipped(got, start), clipped(expected, start))
+
+
+def test_a_job_file_with_other_texts_says_first_what_they_start_with(tmp_path):
+    def ran(*options: str, length: int) -> Any:
+        queries = "".join(f"[queries.{n}]\ncql = '{cql}'\n" for n, cql in texts(length).items())
+        (tmp_path / "job.toml").write_text(
+            '[job]\ncheckpoint = "c"\non = "local"\n[streams.A]\nformat = "parquet"\npath = "a"\ntime = "ts"\n'
+            + 'schema = "k BIGINT, v BIGINT, ts BIGINT"\n'
+            + queries
+        )
+        done = CliRunner().invoke(app, ["run", str(tmp_path / "job.toml"), "--available", *options])
+        assert done.exit_code == 0, done.output
+        return done
+
+    def texts(length: int) -> dict[str, str]:
+        return {"totals": TOTALS.replace("30", str(length)), "high": HIGH, "all": f"SELECT v FROM A [RANGE {length}]"}
+
+    (tmp_path / "a").mkdir()
+    rows = pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(60)])
+    pq.write_table(rows, tmp_path / "a" / "1.parquet")
+    ran(length=30)
+    told = json.loads(ran("--replace", "--dry-run", "--json", length=20).stdout)["queries"]
+    assert {name: [w["how"] for w in verdict["windows"]] for name, verdict in told.items()} == {
+        "totals": ["derived"],
+        "high": ["derived"],
+        "all": ["derived"],
+    }
+    assert ms.open(str(tmp_path / "c")).queries["all"].cql.endswith("[RANGE 30]")
+    shown = ran("--replace", length=20)
+    assert "query high begins: all results are complete" in shown.stderr
+    assert "A [RANGE 20] is derived from query totals, 60 rows" in shown.stderr
+    assert ms.open(str(tmp_path / "c")).queries["all"].cql.endswith("[RANGE 20]")

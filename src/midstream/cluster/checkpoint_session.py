@@ -35,12 +35,12 @@ from midstream.distribution.fragments import Route
 from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
-from midstream.job.arriving.attention import reads_of, wait_text, waits
 from midstream.job.batch import TICKS
+from midstream.job.commands.accounts import waits_of
 from midstream.job.commands.adding import Adding
 from midstream.job.commands.arrival import Arrival
 from midstream.job.commands.forecast import forecast
-from midstream.job.commands.rewording import DeclaredQuery, Text
+from midstream.job.commands.rewording import DeclaredQuery, Text, verdicts
 from midstream.job.commits import Commits
 from midstream.job.ending import finish, release
 from midstream.job.events import ErrorPolicySet, MoveCancelled, Scheduled, SettingsChanged, StreamsArrive
@@ -50,6 +50,7 @@ from midstream.job.outputs.announcing import Progress
 from midstream.job.outputs.delivery import Sink
 from midstream.job.queries.changed_functions import fingerprints
 from midstream.job.queries.faults import on_error_of
+from midstream.job.queries.verdict import Verdict
 from midstream.job.slots.links import Located
 from midstream.job.slots.relocation import require_slots
 from midstream.job.slots.sites import home_of, require_fixed, require_home, require_slots_of_sites, sites_of
@@ -170,10 +171,8 @@ class CheckpointSession(Session):
         every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
         if options.on_error is not None:
             self._job.apply(ErrorPolicySet(name, on_error_of(options.on_error)))
-        policy = policy_of(options.adaptive)
-        withhold = options.incomplete == "withhold"
-        text = Text(name, cql, relation, options.plan, every, options.share, withhold)
-        return self._add(DeclaredQuery(text, policy, options.replace))
+        text = Text(name, cql, relation, options.plan, every, options.share, options.incomplete == "withhold")
+        return self._add(DeclaredQuery(text, policy_of(options.adaptive), options.replace))
 
     def _add(self, declared: DeclaredQuery) -> Query:
         name = declared.text.name
@@ -186,10 +185,17 @@ class CheckpointSession(Session):
     def replace(
         self, name: str, cql: str, *, plan: str | None = None, incomplete: Incomplete = "emit", dry_run: bool = False
     ) -> dict[str, Any]:
-        told = forecast(self._job, ReplaceQuery(name, cql, plan, incomplete), self.catalog)
-        if not dry_run:
-            self.query(name, cql, replace=True, plan=plan, incomplete=incomplete)
+        command = ReplaceQuery(name, cql, plan, incomplete)
+        with self._job.gate:
+            told = forecast(self._job, command, self.catalog)
+            for text in () if dry_run else self._enrolment.changed(command):
+                self._add(replace(self._declared[text.name], text=text, replace=True))
         return told
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """What the queries that come with the next batch start with, those among them that take others' places."""
+        return verdicts(self._job)
 
     def restore_added(self) -> list[str]:
         wanted = [name for name in self._job.state.added if name not in self._job.queries]
@@ -268,12 +274,7 @@ class CheckpointSession(Session):
 
     @property
     def waits(self) -> list[str]:
-        job = self._job
-        if job.manifest is None:
-            return []
-        known = job.manifest.streams
-        found = waits(reads_of(job.queries), known.registers, known.silent)
-        return [wait_text(wait, self.catalog.streams[wait.stream]) for wait in found]
+        return waits_of(self._job, self.catalog.streams)
 
     def sink(self, name: str, write: Sink) -> None:
         self._enrolment.query(name)

@@ -9,11 +9,13 @@ from typing import Any
 
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
+from midstream.checkpoint.commands import ReplaceQuery
 from midstream.checkpoint.names import is_rehearsal
 from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.batch import TICKS
 from midstream.job.commands.adding import Adding, first_plan
+from midstream.job.commands.forecast import changes_by
 from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import MigrationWithdrawn, QueryAdded
 from midstream.job.job import Job
@@ -93,13 +95,24 @@ class Enrolment:
             running.migration = MigrationUnderWay.resumed(by_plan(record["plan"]), record)
         return resumed(running, manifest.account(running.name).local_plans, by_plan)
 
-    def _take_up(self, running: RunningQuery) -> None:
-        served = self.run.brings([running])
+    def changed(self, command: ReplaceQuery) -> list[Text]:
+        """The texts that change with a query's, all of which can."""
+        changes = changes_by(self.job, command, self.catalog)
+        self._require_brought([change.new for change in changes])
+        return [change.text for change in changes]
+
+    def _require_brought(self, queries: Sequence[RunningQuery]) -> bool:
+        """Whether batches bring what queries read; refuses those for which the source cannot restart."""
+        served = self.run.brings(queries)
         if not served and self.job.turns.in_batch:
             raise JobError(
-                f"query {running.name} reads columns that the batch under way does not carry",
+                f"query {', '.join(q.name for q in queries)} reads columns that the batch under way does not carry",
                 hint='add it between two batches, or open the session with carry="all"',
             )
+        return served
+
+    def _take_up(self, running: RunningQuery) -> None:
+        served = self._require_brought([running])
         self.job.apply(QueryAdded(running))
         if not served:
             self.run.restart()

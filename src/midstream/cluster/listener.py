@@ -170,15 +170,8 @@ def carry_out(session: Commanded, command: Command) -> Any:
             query = session.query(name, cql, **settings)
             job.apply(AddingRecorded(name, {"cql": cql, **settings}))
             return {"query": name, "plan": query.plan.text}
-        case ReplaceQuery(name, cql):
-            declared, _ = job.state.texts.get(name, (query_named(job, name).cql, None))
-            entered = job.state.added.get(name)
-            told = session.replace(name, cql, plan=command.plan, incomplete=command.incomplete)
-            if entered is not None:
-                job.apply(AddingRecorded(name, {**entered, "cql": cql, "plan": command.plan}))
-            else:
-                job.apply(TextChanged(name, str(declared), cql))
-            return told
+        case ReplaceQuery():
+            return _put_in_place(session, command)
         case DropQuery(name):
             running, added = job.queries.get(name), name in job.state.added
             declared, _ = job.state.texts.get(name, (None if running is None else running.cql, None))
@@ -192,6 +185,20 @@ def carry_out(session: Commanded, command: Command) -> Any:
             session.request_stop()
             return {"stopping": True}
     raise InternalError(f"nothing carries out {command}")
+
+
+def _put_in_place(session: Commanded, command: ReplaceQuery) -> dict[str, Any]:
+    """Replaces a query, with those that read it; all of them are remembered as what they have become."""
+    job = session._job
+    before, texts, added = dict(job.queries), dict(job.state.texts), dict(job.state.added)
+    told = session.replace(command.query, command.cql, plan=command.plan, incomplete=command.incomplete)
+    for name in (command.query, *(reader["query"] for reader in told["readers"])):
+        now, plan = job.queries[name].cql, command.plan if name == command.query else None
+        if name in added:
+            job.apply(AddingRecorded(name, {**added[name], "cql": now, "plan": plan}))
+        else:
+            job.apply(TextChanged(name, str(texts.get(name, (before[name].cql,))[0]), now))
+    return told
 
 
 def status(session: Commanded) -> dict[str, Any]:

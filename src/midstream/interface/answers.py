@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from midstream.algebra.quantities import amount, length, plural, size
+from midstream.algebra.quantities import amount, length, plural, seconds, size
 from midstream.algebra.time import TimeDomain
 from midstream.checkpoint.commands import (
     Adapt,
@@ -27,6 +27,7 @@ from midstream.checkpoint.commands import (
     StopJob,
 )
 from midstream.errors import InternalError
+from midstream.job.queries.verdict import WindowVerdict
 
 Record = dict[str, Any]
 
@@ -54,7 +55,8 @@ def answer_text(command: Command | None, answer: Record) -> str:
         case AddQuery(query):
             return f"query {query} was added"
         case ReplaceQuery(query):
-            return f"query {query} is replaced with the next batch: {answer['complete']}"
+            parts = [answer, *answer["readers"]]
+            return "\n".join(f"query {p['query']} is replaced with the next batch: {p['complete']}" for p in parts)
         case DropQuery(query):
             return f"query {query} was dropped"
         case ResumeQuery(query):
@@ -88,9 +90,8 @@ def forecast_text(command: Command, record: Record) -> str:
             first = f"query {query} would run by {record['plan'] or 'its only plan'} and give {columns}"
             return "\n".join([first, *(f"warning: {text}" for text in record["warnings"]), record["operators"]])
         case ReplaceQuery(query):
-            return "\n".join(
-                [f"query {query} would be replaced: {record['complete']}", *map(_window_line, record["windows"])]
-            )
+            parts = [record, *record["readers"]]
+            return "\n".join(f"query {part['query']} would be replaced: {change_text(part)}" for part in parts)
         case DropQuery(query):
             rows = f"{size(record['state_bytes'])} of state ({plural(record['state_rows'], 'row')})"
             return f"query {query} would go, with {rows} and {plural(record['results'], 'result')}"
@@ -203,8 +204,7 @@ def links_text(record: Record) -> str:
     return "\n".join(lines)
 
 
-def _window_line(window: Record) -> str:
-    if window["how"] == "empty":
-        return f"{window['window']} would start empty"
-    read = f", {plural(window['rows'], 'row')} ({size(window['bytes'])}) to read" if window["rows"] else ""
-    return f"{window['window']} would be {window['how']} from query {window['of']}{read}"
+def change_text(record: Record) -> str:
+    """What a query starts with, a window a line."""
+    takes = f" (about {seconds(record['seconds'])} to read rows)" if record["seconds"] else ""
+    return "\n  ".join([f"{record['complete']}{takes}", *(str(WindowVerdict(**w)) for w in record["windows"])])

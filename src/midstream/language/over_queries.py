@@ -29,6 +29,16 @@ def with_queries(query: str, queries: Mapping[str, str], streams: Collection[str
     return _standing_alone(query, queries, streams, ()) if queries else query
 
 
+def redefined(query: str, name: str, old: str, new: str) -> str:
+    """The text of a query that reads another one, once that one has another text; any other text as it is.
+
+    >>> high = with_queries("SELECT n FROM totals [NOW]", {"totals": "SELECT v AS n FROM A [NOW]"})
+    >>> redefined(high, "totals", "SELECT v AS n FROM A [NOW]", "SELECT w AS n FROM A [NOW]")
+    'WITH "totals" AS (SELECT w AS n FROM A [NOW]\\n) SELECT n FROM totals [NOW]'
+    """
+    return query.replace(_definition(name, old), _definition(name, new))
+
+
 def changelog_view(stream: str, key: Sequence[str], op: str | None = None) -> str:
     """The table that a stream of changes describes: the newest row of each key that has not been deleted."""
     by = ", ".join(f'"{name}"' for name in key)
@@ -45,13 +55,16 @@ def _standing_alone(query: str, queries: Mapping[str, str], streams: Collection[
     if not read_here:
         return query
     defined = ", ".join(
-        f'"{name}" AS ({_standing_alone(queries[name], queries, streams, (*reading, name)).rstrip(" ;")}\n)'
-        for name in read_here
+        _definition(name, _standing_alone(queries[name], queries, streams, (*reading, name))) for name in read_here
     )
     first = next(iter(DIALECT.tokenize(query)))
     if first.token_type == TokenType.WITH:
         return f"{query[: first.end + 1]} {defined},{query[first.end + 1 :]}"
     return f"WITH {defined} {query}"
+
+
+def _definition(name: str, query: str) -> str:
+    return f'"{name}" AS ({query.rstrip(" ;")}\n)'
 
 
 def _read_by(query: str, queries: Mapping[str, str], streams: Collection[str]) -> list[str]:

@@ -14,9 +14,10 @@ import typer
 from midstream.algebra.quantities import plural
 from midstream.checkpoint.names import is_rehearsal
 from midstream.errors import InputError
+from midstream.interface.answers import change_text
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
-from midstream.interface.cli.output import note, show_json
+from midstream.interface.cli.output import note, show_json, show_text
 from midstream.interface.jobs.logs import log_as_json, log_batch
 from midstream.interface.jobs.tracing import batch_tracer
 
@@ -44,6 +45,9 @@ def run(
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only check the file, as midstream check does.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace queries whose text has changed.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --replace: only say what queries would start with.")
+    ] = False,
     drop: Annotated[
         list[str] | None, typer.Option("--drop", metavar="QUERY", help="Drop a query of the checkpoint, by name.")
     ] = None,
@@ -78,6 +82,9 @@ def run(
     job, mistakes = found_in(job_file, on, guess_types=False)
     if mistakes:
         require_sound(job_file, on)
+    if dry_run:
+        _show_changes(job, drop or (), json)
+        return
     telling: list[Tell] = [] if json else [BatchNotes()]
     if log is LogFormat.JSON:
         log_as_json()
@@ -86,6 +93,16 @@ def run(
         account = carry_out(job, available or finish, telling, replace=replace, finish=finish, drop=drop or ())
     if json:
         show_json(account)
+
+
+def _show_changes(job: JobFile, drop: Sequence[str], json: bool) -> None:
+    """What queries that are new or changed in a job file would start with."""
+    found = {name: verdict.to_json() for name, verdict in open_session(job, True, drop).verdicts.items()}
+    if json:
+        show_json({"queries": found})
+    else:
+        lines = [f"query {name} would begin: {change_text(verdict)}" for name, verdict in found.items()]
+        show_text("\n".join(lines) or "no query is new or changed")
 
 
 @contextmanager
@@ -119,6 +136,8 @@ def carry_out(
 
     with starting(job.checkpoint):
         session = open_session(job, replace, drop)
+    for name, verdict in session.verdicts.items():
+        note(f"query {name} begins: {change_text(verdict.to_json())}")
     for tell in (*telling, batch_tracer()):
         if tell is not None:
             session.on_progress(tell)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.quantities import moment
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name, query_of
 from midstream.checkpoint.stored_queries import shared_with
+from midstream.job.arriving.attention import reads_of, wait_text, waits
 from midstream.job.job import Job
 from midstream.job.plans.local_plans import status_of, under_way
 from midstream.job.queries.running_query import RunningQuery
@@ -49,6 +52,15 @@ def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:
         "released": moment(manifest.released.get(query.name), domain),
         "seconds": {} if event is None else dict(event["seconds"]),
     }
+
+
+def waits_of(job: Job, streams: Mapping[str, StreamDeclaration]) -> list[str]:
+    """Which queries wait for streams, in words."""
+    if job.manifest is None:
+        return []
+    known = job.manifest.streams
+    found = waits(reads_of(job.queries), known.registers, known.silent)
+    return [wait_text(wait, streams[wait.stream]) for wait in found]
 
 
 def decisions_of(job: Job, query: str) -> list[dict[str, Any]]:

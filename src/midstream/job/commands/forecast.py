@@ -36,7 +36,7 @@ from midstream.distribution.move_legality import protocol_named
 from midstream.distribution.routing import Routing
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
 from midstream.job.commands.adding import Adding, first_plan
-from midstream.job.commands.rewording import Rewording, Text
+from midstream.job.commands.rewording import Change, Rewording, Text
 from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
@@ -49,6 +49,7 @@ from midstream.job.slots.relocation import groups_moved, require_slots, shipped_
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
 from midstream.language import parse
+from midstream.language.over_queries import with_queries
 from midstream.migration.auto import PREFERENCES, Auto, Choice, preference_named
 from midstream.migration.costs import Predictor
 from midstream.migration.predict import predicted, prediction_text
@@ -261,11 +262,17 @@ def _add(job: Job, name: str, relation: Relation, wanted: str | None) -> Record:
 
 
 def _replace(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
-    old = query_named(job, command.query)
-    relation, withhold = parse(command.cql, catalog), command.incomplete == "withhold"
-    text = Text(old.name, command.cql, relation, command.plan, old.emit_every, old.share, withhold)
-    change = Rewording(job, Adding(job, catalog.functions), catalog).change(text)
-    return {"query": old.name, "plan": change.new.plan.text, "old_results": change.aside, **change.verdict.to_json()}
+    first, *readers = (change.to_json() for change in changes_by(job, command, catalog))
+    return {**first, "readers": readers}
+
+
+def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Change]:
+    """What a request for another text changes: the query first, then those that read it."""
+    old, withhold = query_named(job, command.query), command.incomplete == "withhold"
+    cql = with_queries(command.cql, catalog.queries, catalog.streams)
+    text = Text(old.name, cql, parse(cql, catalog), command.plan, old.emit_every, old.share, withhold)
+    rewording = Rewording(job, Adding(job, catalog.functions), catalog)
+    return rewording.changes(rewording.with_readers(text))
 
 
 def _drop(job: Job, query: RunningQuery) -> Record:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation
 from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.errors import JobError, MidstreamError
+from midstream.errors import JobError, MidstreamError, QueryError
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.events import QueryReplaced, QueryWithdrawn
 from midstream.job.job import Job
@@ -25,6 +27,7 @@ from midstream.job.queries.replacing import (
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.verdict import Verdict
 from midstream.language import parse
+from midstream.language.over_queries import redefined
 from midstream.optimizer.plans import Plan, plan_query
 
 
@@ -54,10 +57,16 @@ class DeclaredQuery:
 class Change:
     """A query that takes another's place: how it begins, and the manifest in which the old one goes by another name."""
 
+    text: Text
     new: RunningQuery
     aside: str
     freed: Manifest
     verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """What is said of it."""
+        verdict = self.verdict.to_json()
+        return {"query": self.text.name, "plan": self.new.plan.text, "old_results": self.aside, **verdict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +95,52 @@ class Rewording:
             return text, True
         if not replace and entry.cql == text.cql:
             raise other_emission(text.name, text.relation, entry.emit_every, text.every)
-        change = self._change(manifest, old, text)
+        (change,) = self.changes([text])
         if not replace:
             raise refusal(text.name, entry.cql, change.verdict)
         self.job.apply(QueryReplaced(text.name, change.aside, change.freed, old))
         return dataclasses.replace(text, plan=change.new.plan), False
 
-    def change(self, text: Text) -> Change:
-        """What putting a text in the place of a query would do."""
-        manifest = self.job.manifest
-        entry = manifest.queries.get(text.name) if manifest else None
-        if manifest is None or entry is None:
-            raise JobError(f"query {text.name} has not begun", hint="wait for its first batch")
-        self._require_rest(manifest, text.name, entry)
-        return self._change(manifest, self._old(text.name, entry), text)
+    def with_readers(self, text: Text) -> list[Text]:
+        """A text that is to take a query's place, and those that queries that read it have then."""
+        old, texts = self.job.queries[text.name].cql, [text]
+        for query in self.job.queries.values():
+            if (cql := redefined(query.cql, text.name, old, text.cql)) != query.cql:
+                texts.append(self._read_again(query, cql, text))
+        return texts
 
-    def _change(self, manifest: Manifest, old: RunningQuery | None, text: Text) -> Change:
-        new, aside = self._fresh(text, old), name_of_old(manifest, text.name)
-        freed = with_name_free(manifest, text.name, text.cql, new.plan.text)
-        others = {name: query for name, query in self.job.queries.items() if name != text.name}
-        last = {} if old is None else {aside: dataclasses.replace(old, name=aside)}
-        queries = {**others, **last, text.name: new}
-        return Change(new, aside, freed, Verdict.of(freed, queries, text.name, self.job.state.routing.apart))
+    def _read_again(self, query: RunningQuery, cql: str, changed: Text) -> Text:
+        try:
+            relation = parse(cql, self.catalog)
+        except QueryError as error:
+            raise QueryError(
+                f"query {query.name} cannot read query {changed.name} any more",
+                detail=f"{error.message}; a query is changed together with those that read it",
+                hint=f"change query {query.name} first so that it does not need what will be missing, or drop it",
+            ) from error
+        return Text(query.name, cql, relation, None, query.emit_every, query.share, changed.withhold)
+
+    def changes(self, texts: Sequence[Text]) -> list[Change]:
+        """What putting texts in the places of queries would do, as one change; if one of them is refused, all are."""
+        freed, queries = self.job.manifest, dict(self.job.queries)
+        begun = list[tuple[Text, str]]()
+        for text in texts:
+            entry = freed.queries.get(text.name) if freed else None
+            if freed is None or entry is None:
+                raise JobError(f"query {text.name} has not begun", hint="wait for its first batch")
+            self._require_rest(freed, text.name, entry)
+            old, aside = self._old(text.name, entry), name_of_old(freed, text.name)
+            queries[text.name] = new = self._fresh(text, old)
+            if old is not None:
+                queries[aside] = dataclasses.replace(old, name=aside)
+            freed = with_name_free(freed, text.name, text.cql, new.plan.text)
+            begun.append((text, aside))
+        assert freed is not None
+        apart, costs = self.job.state.routing.apart, self.job.watchers.constants
+        return [
+            Change(text, queries[text.name], aside, freed, Verdict.of(freed, queries, text.name, apart, costs))
+            for text, aside in begun
+        ]
 
     def _require_rest(self, manifest: Manifest, name: str, entry: QueryEntry) -> None:
         running = self.job.queries.get(name)
@@ -153,3 +186,11 @@ class Rewording:
         made = RunningQuery.of(text.name, text.cql, plan, functions, state.routes, text.every, bits=state.group_bits)
         made.share, made.withhold = text.share, text.withhold
         return made
+
+
+def verdicts(job: Job) -> dict[str, Verdict]:
+    """What the queries that come with the next batch start with."""
+    before, state = job.manifest, job.state
+    new = [] if before is None else [name for name in state.queries if name not in before.queries]
+    apart, costs = state.routing.apart, job.watchers.constants
+    return {name: Verdict.of(before, state.queries, name, apart, costs) for name in new if before is not None}

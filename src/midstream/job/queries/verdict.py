@@ -6,11 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from midstream.algebra.quantities import plural, size
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
 from midstream.job.task.works import BySlot
+from midstream.optimizer.cost import Constants
+
+LOCAL = Constants()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,34 +35,46 @@ class WindowVerdict:
     def __str__(self) -> str:
         if self.how == "empty":
             return f"{self.window} starts empty"
-        return f"{self.window} is {self.how} from query {self.of}" + (f" ({self.rows:,} rows)" if self.rows else "")
+        read = f", {plural(self.rows, 'row')} ({size(self.bytes)}) to read" if self.rows else ""
+        return f"{self.window} is {self.how} from query {self.of}{read}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What a query starts with, and from which instant on its results are complete (None: from the beginning, or never,
     as `complete` says).
+
+    `seconds` is what reading the rows is expected to take, in one slot.
     """
 
     windows: tuple[WindowVerdict, ...]
     start: int
     complete_from: int | None
     complete: str
+    seconds: float
 
     @staticmethod
-    def of(before: Manifest, queries: Mapping[str, RunningQuery], name: str, apart: Collection[str] = ()) -> Verdict:
+    def of(
+        before: Manifest,
+        queries: Mapping[str, RunningQuery],
+        name: str,
+        apart: Collection[str] = (),
+        costs: Constants = LOCAL,
+    ) -> Verdict:
         """What one of some queries would start with if the next batch were run with them after a manifest."""
         registers = before.streams.registers
         frontiers = {n: max(before.advanced_to.get(n, BEGINNING), q.reached(registers)) for n, q in queries.items()}
         plan, query = SharingPlan(before.batch_id + 1, before, queries, frontiers, apart=apart), queries[name]
-        record = plan.records[name]
+        record, windows = plan.records[name], tuple(_windows(plan, query))
         told = plan.completeness(name)
-        return Verdict(tuple(_windows(plan, query)), record.start, told["complete_from"], told["complete"])
+        seconds = sum(window.rows for window in windows) * (costs.row + costs.probe + costs.insert) / costs.second
+        return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         windows = [asdict(window) for window in self.windows]
-        return {"windows": windows, "complete_from": self.complete_from, "complete": self.complete}
+        told = {"complete_from": self.complete_from, "complete": self.complete}
+        return {"windows": windows, "seconds": round(self.seconds, 3), **told}
 
     def __str__(self) -> str:
         return "; ".join([*map(str, self.windows), self.complete])
