@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression, columns_of, conjuncts, substitute
+from midstream.algebra.implication import excludes_null, implies
 from midstream.algebra.windows import Range, Unbounded
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.fragments import STAY, Received
@@ -23,8 +24,8 @@ from midstream.job.task.works import ArrivalFilter, BySlot, Derived
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box
 
-Conditions = frozenset[str]
-"""Conditions on a stream's rows, as texts in the names of its columns."""
+Conditions = tuple[Expression, ...]
+"""Conditions on a stream's rows, in the names of its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class KeptRows:
         return (
             self.stream == wanted.source.stream.name
             and (self.longest is None or (longest is not None and longest <= self.longest))
-            and self.conditions <= wanted.conditions
-            and self.filled.intersection(nulls) <= wanted.filled
+            and all(implies(wanted.conditions, condition) for condition in self.conditions)
+            and all(wanted.has_no_null(column) for column in self.filled.intersection(nulls))
             and columns_read(wanted.source) <= {*self.columns, wanted.source.stream.time}
         )
 
@@ -66,8 +67,12 @@ class WantedRows:
     """
 
     source: p.Source
-    conditions: Conditions = frozenset()
+    conditions: Conditions = ()
     filled: frozenset[str] = frozenset()
+
+    def has_no_null(self, column: str) -> bool:
+        """Whether a row with a null in a column goes no further."""
+        return column in self.filled or excludes_null(self.conditions, column)
 
 
 def derived_windows(
@@ -178,7 +183,7 @@ def _source_below(node: p.PhysicalNode) -> tuple[p.Source, Conditions, dict[str,
         node = node.inputs[0]
     if isinstance(node, Received):
         return None
-    conditions = frozenset(_text(node, predicate) for predicate in predicates)
+    conditions = tuple(_in_stream(node, predicate) for predicate in predicates)
     return node, conditions, {_plain(node, name): there for name, there in columns.items()}
 
 
@@ -194,7 +199,7 @@ def wanted_rows(plan: p.PhysicalNode) -> Iterator[WantedRows]:
                 names = frozenset(node.schema.names)
                 own = [predicate for predicate in predicates if columns_of(predicate) <= names]
                 filled = frozenset(_plain(node, name) for name in keys if name in names)
-                yield WantedRows(node, frozenset(_text(node, predicate) for predicate in own), filled)
+                yield WantedRows(node, tuple(_in_stream(node, predicate) for predicate in own), filled)
             case p.Filter():
                 stack.append((node.input, (*predicates, *conjuncts(node.predicate)), keys))
             case p.Compute():
@@ -209,17 +214,10 @@ def wanted_rows(plan: p.PhysicalNode) -> Iterator[WantedRows]:
                 stack += [(child, (), ()) for child in node.inputs]
 
 
-def _text(source: p.Source, predicate: Expression) -> str:
-    return str(
-        substitute(
-            predicate,
-            {
-                name: Column(_plain(source, name), source.schema.field(name).type)
-                for name in columns_of(predicate)
-                if name in source.schema.names
-            },
-        )
-    )
+def _in_stream(source: p.Source, predicate: Expression) -> Expression:
+    names = [name for name in columns_of(predicate) if name in source.schema.names]
+    plain = {name: Column(_plain(source, name), source.schema.field(name).type) for name in names}
+    return substitute(predicate, dict(plain))
 
 
 def _plain(source: p.Source, name: str) -> str:
