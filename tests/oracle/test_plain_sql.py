@@ -54,6 +54,36 @@ SUBQUERIES = (
     "SELECT A.i, B.i AS j FROM A JOIN B ON A.k = B.k AND B.v = (SELECT max(v) FROM B AS x WHERE x.k = A.k)",
     "SELECT A.i, C.i AS j FROM A JOIN B ON A.v IN (SELECT v FROM C) AND A.k = B.k LEFT JOIN C ON C.k = B.k",
 )
+DEPENDENT = (
+    "SELECT i, (SELECT x.i FROM (SELECT * FROM B WHERE B.i = A.i) AS x) AS j FROM A",
+    "SELECT i, (SELECT max(x.v) FROM B AS x JOIN C ON x.k = C.k AND C.v = A.v) AS j FROM A",
+    "SELECT i, (SELECT max(v) FROM (SELECT v FROM B WHERE B.k = A.k UNION ALL SELECT v"
+    " FROM C WHERE C.k < A.k) AS x) AS j FROM A",
+    "SELECT i, (SELECT count(*) FROM (SELECT v FROM B WHERE v > A.v EXCEPT SELECT v"
+    " FROM C WHERE C.k = A.k) AS x) AS j FROM A",
+    "SELECT i, (SELECT v FROM B WHERE B.k = A.k ORDER BY v DESC, B.i LIMIT 1 OFFSET 1) AS j FROM A",
+    "SELECT i, (SELECT sum(v) FROM B WHERE B.k = A.k GROUP BY k HAVING count(*) > 1) AS j FROM A",
+    "SELECT i FROM A WHERE v IN (SELECT max(v) FROM B WHERE B.k = A.k GROUP BY B.i % 2)",
+    "SELECT i FROM A WHERE EXISTS (SELECT k FROM B WHERE B.v < A.v GROUP BY k HAVING count(*) > 1)",
+    "SELECT i FROM A WHERE NOT EXISTS (SELECT 1 FROM B WHERE EXISTS (SELECT 1 FROM C WHERE C.k = A.k AND C.v < B.v))",
+    "SELECT A.i, n, s FROM A, LATERAL (SELECT count(*) AS n, sum(v) AS s FROM B WHERE B.k = A.k) AS l",
+    "SELECT A.i, l.j FROM A LEFT JOIN LATERAL (SELECT B.i AS j"
+    " FROM B WHERE B.k = A.k ORDER BY v, B.i LIMIT 2) AS l ON TRUE",
+    "SELECT A.i, l.k, l.n FROM A, (SELECT k, count(*) AS n FROM B WHERE B.v <= A.v GROUP BY k) AS l",
+    "SELECT A.i, l.j, l.r FROM A, LATERAL (SELECT i AS j, row_number() OVER (ORDER BY v, i) AS r"
+    " FROM B WHERE B.k = A.k) AS l",
+    "SELECT i, (SELECT sum(x) FROM unnest([A.k, A.v]) AS u(x)) AS s FROM A",
+    "SELECT i, EXISTS (SELECT 1 FROM unnest([A.k, A.v]) AS u(x) WHERE x > 3) AS s FROM A",
+    "SELECT sum((SELECT max(v) FROM B WHERE B.k = A.k)) AS s, count(*) FILTER (WHERE v IN (SELECT v"
+    " FROM C)) AS n FROM A HAVING count(*) > 0",
+    "SELECT (SELECT max(v) FROM B WHERE B.k = A.k) AS m, count(*) AS n FROM A GROUP BY (SELECT max(v)"
+    " FROM B WHERE B.k = A.k)",
+    "SELECT A.i, B.i AS j FROM A LEFT JOIN B ON A.k = B.k AND B.v IN (SELECT v FROM C)",
+    "SELECT A.i, B.i AS j FROM A LEFT JOIN B ON A.k = B.k AND A.v < (SELECT max(v) FROM C WHERE C.k = A.k)",
+    "SELECT i, (SELECT count(*) FROM B WHERE B.v > (SELECT min(C.v)"
+    " FROM C WHERE C.k = A.k AND C.v <> B.v)) AS n FROM A",
+)
+"""Sub-queries of any form that name columns of the queries around them."""
 ROWS = (
     "SELECT i FROM A WHERE (k, v) = (1, 2)",
     "SELECT i FROM A WHERE (k, v) <> (1, 2) AND k > 0 AND v > 0",
@@ -143,7 +173,7 @@ CASTS = (
     "SELECT i, v FROM A ORDER BY i LIMIT 1 + 2",
     "SELECT a.range AS x, b.range AS y FROM range(3) AS a, range(2) AS b WHERE a.range = b.range",
 )
-QUERIES = (*SUBQUERIES, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS, *NESTED, *CASTS)
+QUERIES = (*SUBQUERIES, *DEPENDENT, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS, *NESTED, *CASTS)
 CONSTANTS = (
     "SELECT 1 + 1 AS two, 'a' AS letter",
     "SELECT 1 AS one WHERE 1 = 2",

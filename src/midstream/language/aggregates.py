@@ -74,8 +74,10 @@ class Aggregates:
         self.calls.append(named)
         return Column(named.name, call.type)
 
-    def over_groups(self, expression: Expression, places: dict[str, int | None]) -> Expression:
-        """An expression over tuples as one over groups."""
+    def over_groups(
+        self, expression: Expression, places: dict[str, int | None], outside: frozenset[str] = frozenset()
+    ) -> Expression:
+        """An expression over tuples as one over groups, beside columns from `outside` a sub-query."""
         for key in self.keys:
             if key.expression == expression:
                 return Column(key.name, expression.type)
@@ -84,10 +86,10 @@ class Aggregates:
         if expression in self.nulled:
             return Literal(None, expression.type)
         if isinstance(expression, Column):
-            if expression.name in self.brought or any(call.name == expression.name for call in self.calls):
+            if expression.name in self.brought | outside or any(call.name == expression.name for call in self.calls):
                 return expression
             raise self._ungrouped(expression, places)
-        arguments = tuple(self.over_groups(a, places) for a in expression.arguments)
+        arguments = tuple(self.over_groups(a, places, outside) for a in expression.arguments)
         return expression if arguments == expression.arguments else expression.with_arguments(arguments)
 
     def _ungrouped(self, column: Column, places: dict[str, int | None]) -> QueryError:

@@ -29,8 +29,9 @@ from midstream.algebra.types import INTEGER, TEXT
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
 from midstream.language.attached import Attachments
-from midstream.language.binding import Binding, match_name
+from midstream.language.binding import Beyond, Binding, match_name
 from midstream.language.constants import require_stream, time_type
+from midstream.language.dependent import Environment, require_own
 from midstream.language.grammar import DEEPEST_QUERY
 from midstream.language.lateral import lateral_query
 from midstream.language.limits import Wanted, first_of_each, limited, limited_distinct, limited_result, wanted_of
@@ -44,7 +45,7 @@ from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sequences import push_conditions
 from midstream.language.set_operations import combine
-from midstream.language.sources import Environment, SourceBinder
+from midstream.language.sources import SourceBinder
 from midstream.language.subqueries import (
     Items,
     SubqueryCondition,
@@ -71,6 +72,8 @@ def parse(query: str, catalog: Catalog) -> Relation:
         plan = QueryBinder(binding).top(tree)
         require_stream(binding, plan, tree)
         return plan
+    except Beyond as beyond:
+        raise beyond.error from None
     except RecursionError:
         raise QueryError("the query nests too deeply", hint="split it with WITH, or write it flatter") from None
 
@@ -101,14 +104,10 @@ class QueryBinder:
         self._depth += 1
         if self._depth > DEEPEST_QUERY:
             raise self.binding.error(f"queries nest deeper than {DEEPEST_QUERY} levels", node)
-        environment = self._environment(node, environment)
-        if isinstance(node, exp.Select):
-            self._refuse_to_stream(node)
-            plan = self._select(node, environment)
-        else:
-            plan = self._set_operation(node, environment)
-        self._depth -= 1
-        return plan
+        try:
+            return self._operand(node, environment, (), True)
+        finally:
+            self._depth -= 1
 
     def _refuse_to_stream(self, node: exp.Select) -> None:
         kind = node.args.get("kind")
@@ -130,7 +129,7 @@ class QueryBinder:
                 raise self.binding.error(f"WITH defines {name} twice", cte)
             names.add(name)
             named = {**environment.renamed, name: cte.args["alias"].args.get("columns") or ()}
-            environment = Environment({**environment.ctes, name: (cte.this, environment)}, named)
+            environment = replace(environment, ctes={**environment.ctes, name: (cte.this, environment)}, renamed=named)
         return environment
 
     def _set_operation(self, node: Node, environment: Environment, reserved: tuple[str, ...] = ()) -> Relation:
@@ -142,14 +141,16 @@ class QueryBinder:
         plan = self._operand(first, environment, reserved)
         for operation in reversed(chain):
             plan = combine(self.binding, operation, plan, self._operand(operation.expression, environment, reserved))
-        return limited_result(self.binding, plan, node)
+        return limited_result(self.binding, plan, node, environment.given)
 
-    def _operand(self, node: Node, environment: Environment, reserved: tuple[str, ...]) -> Relation:
-        """One side of a set operation; untyped nulls wait for the other side's type."""
+    def _operand(
+        self, node: Node, environment: Environment, reserved: tuple[str, ...], settle: bool = False
+    ) -> Relation:
+        """A sub-query, or one side of a set operation, whose untyped nulls wait for the other side's type."""
         environment = self._environment(node, environment)
         if isinstance(node, exp.Select):
             self._refuse_to_stream(node)
-            return self._select(node, environment, reserved, settle=False)
+            return self._select(node, environment, reserved, settle)
         return self._set_operation(node, environment, reserved)
 
     def _select(
@@ -157,17 +158,21 @@ class QueryBinder:
     ) -> Relation:
         if node.args.get("group") is not None and (sets := node.args["group"].args.get("sets")):
             return self._grouping_sets(node, sets, environment, reserved)
-        scope = Scope(self.binding)
+        scope, given = environment.scope(self.binding), environment.given
         relation = self.tuples(node, scope, environment)
         relation, _ = self.where(node, relation, scope, environment)
-        aggregates, attached = Aggregates(self.binding), Attachments(self, node, environment)
-        overs = Overs(self.binding, node.args.get("windows") or ())
+        below = Attachments(self, relation, environment)
+        aggregates, unnests = Aggregates(self.binding), Unnests(self.binding)
+        self._group_keys(node, scope, aggregates, below)
+        attached = Attachments(self, relation, environment, known=dict(below.known))
+        overs = Overs(self.binding, node.args.get("windows") or (), given)
         binder = ScalarBinder(self.binding, scope, "SELECT", aggregates, attached, overs)
-        binder.unnests = unnests = Unnests(self.binding)
-        self._group_keys(node, scope, aggregates)
+        binder.unnests, binder.below = unnests, below
         items = self.items(node, binder)
         having = self._having(node, aggregates, binder)
-        wanted = wanted_of(node, binder, items, _shorthands(node))
+        wanted = wanted_of(node, binder, items, _shorthands(node), given)
+        relation = below.joined(relation, lambda e: e)
+        items += [(column.name, column) for column in given]
         if wanted.qualify is not None and not overs.calls:
             raise self.binding.error("QUALIFY needs OVER", node.args["qualify"], hint="filter tuples with WHERE")
         aggregates.brought = attached.columns() | overs.names() | unnests.names()
@@ -177,7 +182,8 @@ class QueryBinder:
 
         if aggregates.keys or aggregates.calls:
             having = None if having is None else over(having)
-            relation = attached.joined(self._aggregate(relation, aggregates), over, *conjuncts(having))
+            grouped = self._aggregate(relation, aggregates, environment, node)
+            relation = attached.joined(grouped, over, *conjuncts(having))
             relation = relation if having is None else Select(relation, having)
         else:
             relation = attached.joined(relation, over)
@@ -210,12 +216,17 @@ class QueryBinder:
                 variant.set(clause, None)
             plans.append(self._select(variant, environment, reserved))
         united = Union(tuple(plans))
-        return limited_result(self.binding, united if asked is None else distinct(united), node)
+        return limited_result(self.binding, united if asked is None else distinct(united), node, environment.given)
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
         """The relation of FROM."""
         move_conditions(node)
-        return SourceBinder(self.binding, environment, self).bind(node, scope)
+        base = None if environment.domain is None else environment.domain.tuples(self.binding)
+        return SourceBinder(self.binding, environment, self, base).bind(node, scope)
+
+    def values(self, relation: Relation, environment: Environment) -> Attachments:
+        """The sub-queries that the condition of a join of a relation holds."""
+        return Attachments(self, relation, environment)
 
     def lateral(self, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind) -> Project:
         """The tuples of a relation with what a sub-query gives beside each."""
@@ -231,7 +242,7 @@ class QueryBinder:
         kept: list[Expression] = []
         correlated: list[Expression] = []
         subqueries: list[SubqueryCondition] = []
-        attached = Attachments(self, node, environment)
+        attached = Attachments(self, relation, environment)
         binder = ScalarBinder(self.binding, scope, "WHERE", subqueries=attached)
         binder.shorthands = _shorthands(node)
         for part in flatten(clause.this, exp.And):
@@ -245,9 +256,8 @@ class QueryBinder:
         relation, kept = push_conditions(relation, [part for part in kept if part not in late])
         relation = _selected(relation, kept)
         relation = _selected(attached.joined(relation, lambda e: e, *late), late)
-        inner_scope = scope if scope.outer is None else replace(scope, outer=None)
         for condition in subqueries:
-            relation = apply_subquery(self, relation, inner_scope, condition, environment)
+            relation = apply_subquery(self, relation, scope, condition, environment)
         return relation, correlated
 
     def items(self, node: exp.Select, binder: ScalarBinder) -> Items:
@@ -294,22 +304,22 @@ class QueryBinder:
             binder.places.setdefault(str(column), node.meta.get("start"))
         return columns
 
-    def _group_keys(self, node: exp.Select, scope: Scope, aggregates: Aggregates) -> None:
+    def _group_keys(self, node: exp.Select, scope: Scope, aggregates: Aggregates, below: Attachments) -> None:
         clause = node.args.get("group")
         if clause is None:
             return
         keys = _without_aggregates(node, self.binding.catalog) if clause.args.get("all") else clause.expressions
         others = clause.args.get("others")
         for key in others or ():
-            aggregates.nulled.append(self._group_key(node, scope, key))
+            aggregates.nulled.append(self._group_key(node, scope, key, below))
         if others is not None and not keys:
             aggregates.calls.append(NamedAggregate("count(*)", AggregateCall("count", (), INTEGER)))
         for key in keys:
-            bound = self._group_key(node, scope, key)
+            bound = self._group_key(node, scope, key, below)
             aggregates.add_key(coerce(bound, TEXT) if str(bound.type) == "null" else bound)
 
-    def _group_key(self, node: exp.Select, scope: Scope, key: Node) -> Expression:
-        binder = ScalarBinder(self.binding, scope, "GROUP BY")
+    def _group_key(self, node: exp.Select, scope: Scope, key: Node, below: Attachments) -> Expression:
+        binder = ScalarBinder(self.binding, scope, "GROUP BY", subqueries=below)
         binder.shorthands = _shorthands(node)
         return binder.bind(self._by_position(node, key))
 
@@ -337,9 +347,17 @@ class QueryBinder:
         select.places.update(binder.places)
         return bound
 
-    def _aggregate(self, relation: Relation, aggregates: Aggregates) -> Relation:
+    def _aggregate(
+        self, relation: Relation, aggregates: Aggregates, environment: Environment, node: exp.Select
+    ) -> Relation:
         require_window(self.binding, relation, "an aggregate" if aggregates.calls else "GROUP BY")
-        return Aggregate(relation, tuple(aggregates.keys), tuple(aggregates.calls))
+        alone, domain, given = not aggregates.keys, environment.domain, environment.given
+        for one in aggregates.calls:
+            require_own(self.binding, one.call, frozenset(column.name for column in given), node)
+        for column in given:
+            aggregates.add_key(column)
+        grouped = Aggregate(relation, tuple(aggregates.keys), tuple(aggregates.calls))
+        return domain.complete(self.binding, grouped) if domain is not None and given and alone else grouped
 
     def _project(
         self,
@@ -358,8 +376,8 @@ class QueryBinder:
             if wanted.on is not None or wanted.limit is not None:
                 relation = narrowed(relation, [*values, *wanted.reads])
             if wanted.on is not None:
-                relation = first_of_each(self.binding, relation, wanted.on, wanted.order)
-            return Project(limited(self.binding, relation, wanted.order, wanted.limit), columns)
+                relation = first_of_each(self.binding, relation, (*wanted.on, *wanted.keys), wanted.order)
+            return Project(limited(self.binding, relation, wanted.order, wanted.limit, wanted.keys), columns)
         require_window(self.binding, relation, "DISTINCT")
         plan = distinct(Project(relation, columns))
         return limited_distinct(self.binding, plan, columns, wanted, node)

@@ -10,7 +10,6 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
@@ -23,12 +22,15 @@ MOST_SOURCES = 100
 """How many streams and sub-queries a query may read, repeated use of WITH included."""
 
 
-class Names(Protocol):
-    """What can tell whether a column name means something in it: a scope."""
+class Beyond(Exception):
+    """A column of the query around a sub-query is named where the tuples do not have it.
 
-    def knows(self, node: exp.Column) -> bool:
-        """Whether a column name means something here."""
-        ...
+    `name` is what it is called around the sub-query, `error` what a user is told if nothing else can be done.
+    """
+
+    def __init__(self, error: QueryError, name: str = "") -> None:
+        super().__init__(error)
+        self.error, self.name = error, name
 
 
 @dataclass
@@ -41,7 +43,6 @@ class Binding:
     places: dict[str, int | None] = field(default_factory=dict)
     first_stream: StreamDeclaration | None = None
     sources: int = 0
-    around: list[Names] = field(default_factory=list)
     time_type: pa.DataType = field(default_factory=pa.int64)
 
     def error(
@@ -59,13 +60,14 @@ class Binding:
             raise error.at(self.text, place(node)) from None
 
     @contextmanager
-    def inside(self, scope: Names) -> Iterator[None]:
-        """While a sub-query is bound: what the query around it can see, for better errors."""
-        self.around.append(scope)
+    def attempt(self) -> Iterator[None]:
+        """While something is bound that may have to be bound in another way: gives its aliases back then."""
+        taken, count = set(self.aliases), self.sources
         try:
             yield
-        finally:
-            self.around.pop()
+        except Beyond:
+            self.aliases, self.sources = taken, count
+            raise
 
     def alias(self, wanted: str, node: exp.Expression | None) -> str:
         """An alias that nothing in the plan has yet: the wanted one, or one like it."""

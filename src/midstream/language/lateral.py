@@ -1,54 +1,83 @@
 """LATERAL: a sub-query in FROM that names what stands to its left.
 
-One that reads no stream is computed beside the tuples to its left. Any other is joined with them, and the conditions of
-its WHERE that name them are the join's.
+One that reads no stream is computed beside the tuples to its left. One that only filters is joined with them, and the
+conditions of its WHERE that name them are the join's. Any other is computed for each of their values.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 from sqlglot import exp
 
-from midstream.algebra.expressions import Column, Named, conjunction
+from midstream.algebra.expressions import Call, Column, Expression, Named, conjunction
 from midstream.algebra.plan import Join, JoinKind, Project, Relation
+from midstream.algebra.types import BOOLEAN
+from midstream.language.binding import Beyond
+from midstream.language.dependent import Environment, dependent, require_near
 from midstream.language.nodes import Node
 from midstream.language.outputs import unique_names
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
-from midstream.language.sources import Environment, SourceBinder
+from midstream.language.sources import SourceBinder
 from midstream.language.subqueries import QueryBinder, is_plain
 from midstream.language.windows import require_window
+
+Found = tuple[Relation, Sequence[tuple[str, Expression]]]
+"""The tuples to the left with those of a sub-query, and the sub-query's values there."""
 
 
 def lateral_query(
     binder: QueryBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
 ) -> Project:
     """The tuples of a relation with what a sub-query gives beside each."""
-    binding, inner = binder.binding, Scope(binder.binding, outer=replace(scope, outer=None))
-    start = node.args.get("from_")
-    alone = start is None or isinstance(start.this, exp.Unnest | exp.Values)
-    if not is_plain(node, binding.catalog) or (kind == "left" and alone and node.args.get("where") is not None):
-        raise binding.error(
-            "a sub-query beside other tuples can only filter and compute",
-            node,
-            hint="join with a sub-query that groups by what ties it to the others",
-        )
+    try:
+        with binder.binding.attempt():
+            found = _filtered(binder, node.copy(), base, scope, environment, kind)
+    except Beyond:
+        found = None
+    relation, items = found or _any(binder, node, base, scope, environment, kind)
+    names = unique_names([name for name, _ in items])
+    kept = [Named(f.name, Column(f.name, f.type)) for f in base.schema]
+    return Project(relation, (*kept, *(Named(n, v) for n, (_, v) in zip(names, items, strict=True))))
+
+
+def _filtered(
+    binder: QueryBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
+) -> Found | None:
+    """A sub-query that only filters and computes, if this is one."""
+    if not is_plain(node, binder.binding.catalog):
+        return None
     assert isinstance(node, exp.Select)
-    if alone:
+    binding, inner, start = binder.binding, Scope(binder.binding, outer=scope), node.args.get("from_")
+    if start is None or isinstance(start.this, exp.Unnest | exp.Values):
+        if kind == "left" and node.args.get("where") is not None:
+            return None
         if kind == "left" and start is not None:
             start.this.set("outer", True)
         relation = SourceBinder(binding, environment, binder, base).bind(node, inner)
         relation, _ = binder.where(node, relation, inner, environment)
-    else:
-        found = binder.tuples(node, inner, environment)
-        found, tied = binder.where(node, found, inner, environment, correlate=True)
-        require_window(binding, base, "a join")
-        require_window(binding, found, "a join")
-        relation = Join(base, found, conjunction(tied), kind)
+        return relation, binder.items(node, ScalarBinder(binding, inner, "SELECT"))
+    right = binder.tuples(node, inner, environment.apart())
+    right, tied = binder.where(node, right, inner, environment.apart(), correlate=True)
     items = binder.items(node, ScalarBinder(binding, inner, "SELECT"))
-    if kind == "left" and not alone and not all(isinstance(value, Column) for _, value in items):
-        raise binding.error("what is joined by LEFT JOIN LATERAL can only be columns", node)
-    names = unique_names([name for name, _ in items])
-    kept = [Named(f.name, Column(f.name, f.type)) for f in base.schema]
-    return Project(relation, (*kept, *(Named(n, v) for n, (_, v) in zip(names, items, strict=True))))
+    if kind == "left" and not all(isinstance(value, Column) for _, value in items):
+        return None
+    return _joined(binder, base, right, tied, kind), items
+
+
+def _any(
+    binder: QueryBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
+) -> Found:
+    """A sub-query that is computed for each of the values that it names."""
+    found = dependent(binder, node, scope, environment, base)
+    ties: list[Expression] = [Call(word, (outer, inner), BOOLEAN) for outer, inner, word in found.ties]
+    items = [(column.name.partition(".")[2], column) for column in found.outputs]
+    return _joined(binder, base, found.relation, ties, kind), items
+
+
+def _joined(binder: QueryBinder, left: Relation, right: Relation, ties: list[Expression], kind: JoinKind) -> Relation:
+    require_near(binder.binding, ties, left, right)
+    for side in (left, right):
+        require_window(binder.binding, side, "a join")
+    return Join(left, right, conjunction(ties), kind)

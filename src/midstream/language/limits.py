@@ -48,6 +48,8 @@ class Wanted:
     on: tuple[Expression, ...] | None
     order: tuple[OrderKey, ...]
     limit: Limit | None
+    keys: tuple[Expression, ...] = ()
+    """What the rows that are counted have in common."""
 
     @property
     def reads(self) -> tuple[Expression, ...]:
@@ -62,10 +64,17 @@ class Wanted:
             None if self.on is None else tuple(map(change, self.on)),
             tuple(replace(o, key=change(o.key)) for o in self.order),
             self.limit,
+            tuple(map(change, self.keys)),
         )
 
 
-def wanted_of(node: exp.Select, select: ScalarBinder, items: Items, shorthands: dict[str, Node]) -> Wanted:
+def wanted_of(
+    node: exp.Select,
+    select: ScalarBinder,
+    items: Items,
+    shorthands: dict[str, Node],
+    together: tuple[Expression, ...] = (),
+) -> Wanted:
     """What QUALIFY, DISTINCT ON, ORDER BY and LIMIT of a SELECT say, whose items are bound already."""
 
     def binder(clause: str) -> ScalarBinder:
@@ -91,6 +100,7 @@ def wanted_of(node: exp.Select, select: ScalarBinder, items: Items, shorthands: 
         None if on is None else tuple(key(one, "DISTINCT ON") for one in on.expressions),
         tuple(ordered_by(one, by) for one in node.args.get("order") or () for by in keys(one.this)),
         limit_of(select.binding, node),
+        together,
     )
 
 
@@ -117,8 +127,14 @@ def _rows(binding: Binding, node: Node) -> int:
     return found
 
 
-def limited(binding: Binding, relation: Relation, order: Sequence[OrderKey], limit: Limit | None) -> Relation:
-    """The rows that LIMIT leaves, with columns for their places."""
+def limited(
+    binding: Binding,
+    relation: Relation,
+    order: Sequence[OrderKey],
+    limit: Limit | None,
+    keys: Sequence[Expression] = (),
+) -> Relation:
+    """The rows that LIMIT leaves of those with equal keys, with columns for their places."""
     if limit is None:
         return relation
     require_window(binding, relation, "LIMIT")
@@ -130,7 +146,7 @@ def limited(binding: Binding, relation: Relation, order: Sequence[OrderKey], lim
         if limit.ties:
             columns.append(NamedOver(RANK, AggregateCall("rank", (), INTEGER)))
         conditions.append(_compared("<=", RANK if limit.ties else PLACE, limit.skipped + limit.count))
-    return Select(Over(relation, (), tuple(order), tuple(columns)), conjunction(conditions))
+    return Select(Over(relation, tuple(keys), tuple(order), tuple(columns)), conjunction(conditions))
 
 
 def first_of_each(
@@ -143,21 +159,25 @@ def first_of_each(
     return Select(Over(relation, tuple(keys), rest, (first,)), _compared("<=", FIRST, 1))
 
 
-def limited_result(binding: Binding, plan: Relation, node: Node) -> Relation:
+def limited_result(binding: Binding, plan: Relation, node: Node, keys: Sequence[Expression] = ()) -> Relation:
     """A finished result, of which LIMIT leaves some rows; ORDER BY names its columns."""
-    limit, keys = limit_of(binding, node), node.args.get("order") or []
+    limit = limit_of(binding, node)
     scope = Scope(binding)
     scope.add("result", plan.schema, plan.schema.names, node)
     binder = ScalarBinder(binding, scope, "ORDER BY")
-    order = [OrderKey(c, *way) for c, way in (_result_key(binder, plan, key) for key in keys)]
+    order = [OrderKey(c, *way) for c, way in (_result_key(binder, plan, key) for key in node.args.get("order") or [])]
     if limit is None:
         return plan
     columns = tuple(Named(f.name, Column(f.name, f.type)) for f in plan.schema)
-    return Project(limited(binding, plan, order, limit), columns)
+    return Project(limited(binding, plan, order, limit, keys), columns)
 
 
 def limited_distinct(
-    binding: Binding, plan: Relation, columns: Sequence[Named], wanted: Wanted, node: Node
+    binding: Binding,
+    plan: Relation,
+    columns: Sequence[Named],
+    wanted: Wanted,
+    node: Node,
 ) -> Relation:
     """A distinct result, of which LIMIT leaves some rows; ORDER BY can only mean what is selected."""
     if wanted.limit is None:
@@ -169,7 +189,7 @@ def limited_distinct(
             raise binding.error("a distinct result can only be ordered by what it selects", written, hint=hint)
     order = [replace(key, key=selected[key.key]) for key in wanted.order]
     kept = tuple(Named(c.name, Column(c.name, c.expression.type)) for c in columns)
-    return Project(limited(binding, plan, order, wanted.limit), kept)
+    return Project(limited(binding, plan, order, wanted.limit, [selected[key] for key in wanted.keys]), kept)
 
 
 def _result_key(binder: ScalarBinder, plan: Relation, key: Node) -> tuple[Expression, tuple[bool, str]]:

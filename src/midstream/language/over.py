@@ -59,8 +59,8 @@ class Partitioning:
 class Overs:
     """The calls with OVER of one SELECT, each with a unique name."""
 
-    def __init__(self, binding: Binding, windows: Sequence[exp.Alias] = ()) -> None:
-        self.binding = binding
+    def __init__(self, binding: Binding, windows: Sequence[exp.Alias] = (), keys: Sequence[Column] = ()) -> None:
+        self.binding, self.keys = binding, keys
         self.windows = {name.args["alias"]: name.this for name in windows}
         self.calls: dict[Partitioning, list[NamedOver]] = {}
         self.nodes: dict[str, Node] = {}
@@ -69,7 +69,7 @@ class Overs:
         """The column that holds the values of a call."""
         window = self._window(node.args["over"])
         binder = inner()
-        keys = tuple(self._key(binder, key) for key in window.args.get("partition_by") or ())
+        keys = (*self.keys, *(self._key(binder, key) for key in window.args.get("partition_by") or ()))
         order = tuple(order_key(binder, key) for key in window.args.get("order") or ())
         frame, order = self._frame(binder, window.args.get("spec"), order)
         made = self._call(node, SAME.get(name, name), inner, window)

@@ -21,7 +21,7 @@ from midstream.algebra.types import BOOLEAN, is_instant, is_nested, is_number, m
 from midstream.errors import QueryError
 from midstream.language import literals
 from midstream.language.aggregates import Aggregates
-from midstream.language.binding import Binding
+from midstream.language.binding import Beyond, Binding
 from midstream.language.calls import bind_call
 from midstream.language.casting import bind_cast
 from midstream.language.comparisons import list_compared, nested_compared, rows_compared
@@ -54,6 +54,10 @@ class SubqueryValues(Protocol):
         """The truth of a comparison with any or all values."""
         ...
 
+    def put(self, left: Relation, right: Relation, node: Node) -> tuple[Relation, Relation]:
+        """The two sides of a join with the values that its condition holds."""
+        ...
+
 
 class ScalarBinder:
     """Binds the values of one clause."""
@@ -74,6 +78,7 @@ class ScalarBinder:
         self.aggregates = aggregates
         self.overs = overs
         self.unnests: Unnests | None = None
+        self.below: SubqueryValues | None = None
         self.shorthands: dict[str, Node] = {}
         self.given: dict[str, Expression] = {}
         self.places: dict[str, int | None] = {}
@@ -324,7 +329,7 @@ class ScalarBinder:
 
     def inside(self, clause: str, aggregates: Aggregates | None = None) -> ScalarBinder:
         """A binder for what a call of an aggregate, or with OVER, looks at."""
-        inner = ScalarBinder(self.binding, self.scope, clause, aggregates)
+        inner = ScalarBinder(self.binding, self.scope, clause, aggregates, self.below)
         inner._depth = self._depth
         if aggregates is not None:
             inner.places = self.places
@@ -338,17 +343,17 @@ class ScalarBinder:
         return bind_lambda(self, self.scope, node) if is_lambda(node) else bind_call(self, node)
 
 
-def bind_condition(binding: Binding, node: Node, scope: Scope, *relations: Relation) -> Expression:
-    """The condition of a join, which may name nothing but the relations it joins."""
-    binder = ScalarBinder(binding, scope, "ON")
+def bind_condition(
+    binding: Binding, node: Node, scope: Scope, values: SubqueryValues | None, *relations: Relation
+) -> Expression:
+    """The condition of a join, which may name nothing but the relations it joins and values of sub-queries."""
+    binder = ScalarBinder(binding, scope, "ON", subqueries=values)
     bound = binder.condition(node)
     inside = {name for relation in relations for name in relation.schema.names}
     for name, position in binder.places.items():
         if name in columns_of(bound) - inside:
-            raise QueryError(
-                "ON can only name what it joins",
-                hint="a comma binds weaker than JOIN; conditions on anything else belong in WHERE",
-            ).at(binding.text, position)
+            hint = "a comma binds weaker than JOIN; conditions on anything else belong in WHERE"
+            raise Beyond(QueryError("ON can only name what it joins", hint=hint).at(binding.text, position))
     return bound
 
 

@@ -1,19 +1,19 @@
 """What column names mean inside one SELECT.
 
 A scope lists the sources of FROM as written, in parts: those between two commas. USING merges two columns of a part
-into one that has no source. A sub-query of WHERE also sees the scope around it.
+into one that has no source. A sub-query also sees the scope around it: all of it, or what its domain has of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from sqlglot import exp
 
-from midstream.algebra.expressions import Column, Expression
-from midstream.language.binding import Binding, match_name, nearest
+from midstream.algebra.expressions import Column, Expression, columns_of, substitute
+from midstream.language.binding import Beyond, Binding, match_name, nearest
 from midstream.language.query_grammar import TO_STREAM
 
 BOUNDS = ("window_start", "window_end")
@@ -59,6 +59,7 @@ class Scope:
     hidden: set[str] = field(default_factory=set)
     outer: Scope | None = None
     part: int = 0
+    domain: Mapping[str, Expression] | None = None
 
     def add(
         self, name: str, schema: pa.Schema, columns: list[str], node: exp.Expression, time: str | None = None
@@ -100,12 +101,24 @@ class Scope:
     def resolve(self, node: exp.Column) -> tuple[str, Expression]:
         """The visible name and the meaning of a column."""
         scope: Scope | None = self
+        domains: list[Mapping[str, Expression]] = []
         while scope is not None:
             found = scope._find(node)
             if found is not None:
-                return found
+                return found[0], self._inside(found[1], domains, node)
+            domains += [] if scope.domain is None else [scope.domain]
             scope = scope.outer
         raise self._unknown(node)
+
+    def _inside(self, value: Expression, domains: list[Mapping[str, Expression]], node: exp.Column) -> Expression:
+        """What a value around sub-queries is within them."""
+        for domain in reversed(domains):
+            missing = sorted(columns_of(value) - set(domain))
+            if missing:
+                message = f"{node.name} belongs to the query around this one"
+                raise Beyond(self.binding.error(message, node, hint="join with what it names"), missing[0])
+            value = substitute(value, dict(domain))
+        return value
 
     def knows(self, node: exp.Column) -> bool:
         """Whether a column name means something here."""
@@ -167,12 +180,6 @@ class Scope:
 
     def _unknown(self, node: exp.Column) -> Exception:
         table, name = node.args.get("table"), node.this
-        if any(scope.knows(node) for scope in self.binding.around):
-            return self.binding.error(
-                f"{name.name} belongs to the query around this one",
-                node,
-                hint="only WHERE of a plain EXISTS or IN sub-query can name columns from outside, one level up",
-            )
         if table is not None:
             names = [s.name for s in self.sources] + [s.name for s in (self.outer.sources if self.outer else [])]
             if not match_name(table, names):

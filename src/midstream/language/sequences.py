@@ -77,7 +77,7 @@ def _keys(
     condition = step.args.get("on")
     if condition is None:
         return (), []
-    bound = bind_condition(binding, condition, scope, first, second)
+    bound = bind_condition(binding, condition, scope, None, first, second)
     keys, rest = [], []
     for part in conjuncts(bound):
         pair = _pair(part, set(first.schema.names), set(second.schema.names))

@@ -6,9 +6,8 @@ and holds a RIGHT or FULL join, or a sequence, is put together on its own first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -17,8 +16,9 @@ from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named,
 from midstream.algebra.plan import Join, JoinKind, Project, Relation, Select, Stream, Unnest, Window, gives_at_ends
 from midstream.algebra.types import BOOLEAN, common_type
 from midstream.algebra.windows import NOW, Hop, Rows, Session, Unbounded
-from midstream.language.binding import Binding, match_name, nearest
+from midstream.language.binding import Beyond, Binding, match_name, nearest
 from midstream.language.constants import beside, is_constant, one_row
+from midstream.language.dependent import Domain, Environment, Queries, rename
 from midstream.language.literals import coerce
 from midstream.language.nodes import FollowedBy, JoinedSources, Node
 from midstream.language.patterns import bind_match
@@ -40,30 +40,10 @@ KINDS: dict[str, JoinKind] = {
 }
 
 
-@dataclass(frozen=True)
-class Environment:
-    """What names in FROM mean besides streams: the queries of WITH, each with the environment it was written in."""
-
-    ctes: Mapping[str, tuple[Node, Environment]]
-    renamed: Mapping[str, Sequence[exp.Identifier]] = field(default_factory=dict)
-
-
-class Queries(Protocol):
-    """Binds queries in FROM."""
-
-    def query(self, node: Node, environment: Environment) -> Relation:
-        """A sub-query."""
-        ...
-
-    def lateral(self, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind) -> Project:
-        """The tuples of a relation with what a sub-query gives beside each."""
-        ...
-
-
 class SourceBinder:
     """Binds the FROM clause of one SELECT into a relation, and fills the scope.
 
-    `base` is a relation beside whose tuples the clause is read: that to the left of LATERAL.
+    `base` is a relation beside whose tuples the clause is read: that to the left of LATERAL, or a domain.
     """
 
     def __init__(
@@ -84,17 +64,13 @@ class SourceBinder:
         groups = _groups(start.this, select.args.get("joins") or [])
         self._reserve(groups)
         take_windows(select, list(self._timed(groups)))
-        relation = self._group(*groups[0], scope)
-        for scope.part, (first, joins) in enumerate(groups[1:], 1):
+        relation = self.base
+        for scope.part, (first, joins) in enumerate(groups):
             if _stands_alone(joins):
-                relation = self._cross(relation, self._group(first, joins, scope))
+                relation = self._together(relation, self._group(None, first, joins, scope))
             else:
-                if is_lateral(first):
-                    relation = self.source(first, scope, relation)
-                else:
-                    relation = self._cross(relation, self.source(first, scope))
-                for join in joins:
-                    relation = self._join(relation, join, scope)
+                relation = self._group(relation, first, joins, scope)
+        assert relation is not None
         return relation
 
     def _reserve(self, groups: list[tuple[Node, list[Node]]]) -> None:
@@ -126,11 +102,16 @@ class SourceBinder:
         known = match_name(node.this, [*self.environment.ctes, *self.binding.catalog.streams])
         return known[0] if known else str(node.this.name)
 
-    def _group(self, first: Node, joins: list[Node], scope: Scope) -> Relation:
-        relation = self.source(first, scope)
+    def _group(self, left: Relation | None, first: Node, joins: list[Node], scope: Scope) -> Relation:
+        """What a part of FROM gives, with the tuples to its left."""
+        relation = self._together(left, self.source(first, scope, left))
         for join in joins:
             relation = self._join(relation, join, scope)
         return relation
+
+    def _together(self, left: Relation | None, right: Relation) -> Relation:
+        """Two sides of a comma, of which the right one may have been put beside the left one already."""
+        return right if left is None or _holds(right, left) else self._cross(left, right)
 
     def _cross(self, left: Relation, right: Relation, on: Expression = TRUE) -> Relation:
         """An inner join; constants are put beside the tuples of the other side."""
@@ -152,21 +133,24 @@ class SourceBinder:
         kind = KINDS[join.args["kind"]]
         using, condition = join.args.get("using"), join.args.get("on")
         always = condition is None or (isinstance(condition, exp.Boolean) and condition.this)
-        lateral = is_lateral(join.this) and (kind == "inner" or (kind == "left" and always and not using))
-        right = self.source(join.this, scope, left if lateral else None, kind)
+        beside = kind == "inner" or (kind == "left" and always and not using)
+        right = self.source(join.this, scope, left if beside else None, kind)
         added = Scope(self.binding, scope.sources[count:], scope.merged[merged:], scope.hidden, part=scope.part)
         if join.args.get("natural"):
             using = _shared_names(before, added)
         on: Expression = TRUE
+        together = _holds(right, left)
         if using:
             on = conjunction([self._merge(name, scope, before, added, kind) for name in using])
         elif condition is not None:
-            on = bind_condition(self.binding, condition, scope.latest_part(scope), left, right)
+            values = self.binder.values(left, self.environment)
+            on = bind_condition(self.binding, condition, scope.latest_part(scope), values, left, right)
+            left, right = values.put(left, right, condition)
         if (instant := join.this.args.get("as_of")) is not None:
             left, right = self._as_of(left, right, on, scope, instant)
         if kind in ("semi", "anti"):
             del scope.sources[count:], scope.merged[merged:]
-        if lateral:
+        if together:
             return right if on == TRUE else Select(right, on)
         if kind == "inner":
             return self._cross(left, right, on)
@@ -218,22 +202,22 @@ class SourceBinder:
             return self._matched(node, scope)
         if isinstance(node, exp.Unnest | exp.Values):
             return self._rows(node, scope, left, kind)
-        if left is not None:
-            return self._lateral(node, scope, left, kind)
+        if node.args.get("lateral") and left is not None:
+            return self._lateral(node, node.this, self.environment, scope, left, kind)
         if isinstance(node, JoinedSources):
-            inner = Scope(self.binding, part=scope.part)
-            relation = self._group(node.this, node.args["joins"], inner)
+            inner = Scope(self.binding, part=scope.part, outer=scope.outer, domain=scope.domain)
+            relation = self._group(None, node.this, node.args["joins"], inner)
             scope.take_in(inner, node)
             return relation
         if isinstance(node, exp.Subquery):
-            return self._subquery(node, node.this, self.environment, scope)
+            return self._subquery(node, node.this, self.environment, scope, left, kind)
         name = node.this
         known = match_name(name, self.environment.ctes)
         if known:
             body, environment = self.environment.ctes[known[0]]
             if not node.args.get("columns"):
                 node.set("columns", [name.copy() for name in self.environment.renamed.get(known[0], ())])
-            return self._subquery(node, body, environment, scope)
+            return self._subquery(node, body, environment, scope, left, kind)
         return self._stream(node, name, scope)
 
     def _matched(self, node: Node, scope: Scope) -> Relation:
@@ -263,11 +247,12 @@ class SourceBinder:
         base = left or self.base or one_row(self.binding, node)
         outside = frozenset[str]().union(*(columns_of(one) for _, one in lists)) - set(base.schema.names)
         if outside:
-            raise self.binding.error(
+            error = self.binding.error(
                 f"{min(outside).rpartition('.')[2]} is not to the left of this",
                 node,
                 hint="a function of a column's list stands behind that column's stream: FROM A, unnest(A.list) AS t(x)",
             )
+            raise Beyond(error)
         unique, names = node.meta["unique"], [name for name, _ in lists]
         if len(names) == 1 and node.args.get("alias") is not None and not named:
             names = [node.args["alias"].name]
@@ -279,10 +264,12 @@ class SourceBinder:
         source.bounds.update((name, source.columns[column]) for (name, _), column in zip(lists, columns, strict=True))
         return relation
 
-    def _lateral(self, node: Node, scope: Scope, left: Relation, kind: JoinKind) -> Relation:
+    def _lateral(
+        self, node: Node, body: Node, environment: Environment, scope: Scope, left: Relation, kind: JoinKind
+    ) -> Relation:
         """A sub-query that names what stands to its left."""
         unique, alias = node.meta["unique"], node.args.get("alias")
-        relation = self.binder.lateral(node.this, left, scope, self.environment, kind)
+        relation = self.binder.lateral(body, left, scope, environment, kind)
         kept, made = relation.columns[: len(left.schema)], relation.columns[len(left.schema) :]
         columns = self._column_names(node, [column.name for column in made])
         named = tuple(Named(f"{unique}.{n}", c.expression) for n, c in zip(columns, made, strict=True))
@@ -317,10 +304,17 @@ class SourceBinder:
         known = [*self.environment.ctes, *self.binding.catalog.streams]
         return self.binding.error(f"unknown stream {name.name}", name, hint=nearest(name.name, known, "streams"))
 
-    def _subquery(self, node: Node, body: Node, environment: Environment, scope: Scope) -> Relation:
+    def _subquery(
+        self, node: Node, body: Node, environment: Environment, scope: Scope, left: Relation | None, kind: JoinKind
+    ) -> Relation:
         unique, alias = node.meta["unique"], node.args.get("alias")
-        with self.binding.inside(scope):
-            relation = self.binder.query(body, environment)
+        try:
+            with self.binding.attempt():
+                relation = self.binder.query(body.copy(), replace(environment, domain=Domain(scope)))
+        except Beyond:
+            if left is None or node.args.get("window") is not None:
+                raise
+            return self._lateral(node, body, environment, scope, left, kind)
         columns = self._column_names(node, relation.schema.names)
         new = zip(relation.schema.names, columns, strict=True)
         renamed = rename(relation, {name: f"{unique}.{column}" for name, column in new})
@@ -362,23 +356,11 @@ class SourceBinder:
         return Window(relation, spec, names)
 
 
-def is_lateral(node: Node) -> bool:
-    """Whether a source is read beside the tuples to its left."""
-    return isinstance(node, exp.Unnest | exp.Values) or bool(node.args.get("lateral"))
-
-
 def _shared_names(before: Scope, added: Scope) -> list[exp.Identifier]:
     """The names that two sides of a NATURAL JOIN have in common."""
     there = [name for name, _ in added.everything()]
     names = [name for name, _ in before.everything() if any(name.casefold() == n.casefold() for n in there)]
     return [exp.Identifier(this=name, quoted=False) for name in dict.fromkeys(names)]
-
-
-def rename(relation: Relation, names: dict[str, str]) -> Relation:
-    """The relation with other column names."""
-    if isinstance(relation, Project):
-        return Project(relation.input, tuple(Named(names[c.name], c.expression) for c in relation.columns))
-    return Project(relation, tuple(Named(names[f.name], Column(f.name, f.type)) for f in relation.schema))
 
 
 def _groups(first: Node, joins: list[Node]) -> list[tuple[Node, list[Node]]]:
@@ -390,6 +372,11 @@ def _groups(first: Node, joins: list[Node]) -> list[tuple[Node, list[Node]]]:
         else:
             groups[-1][1].append(join)
     return groups
+
+
+def _holds(relation: Relation, other: Relation) -> bool:
+    """Whether a relation has all columns of another, which it was put beside."""
+    return set(other.schema.names) <= set(relation.schema.names)
 
 
 def _stands_alone(joins: list[Node]) -> bool:

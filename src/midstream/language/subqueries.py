@@ -6,23 +6,23 @@ stays only if the equality is false for every inner tuple, so the anti-join matc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from sqlglot import exp
 
 from midstream.algebra.declarations import AggregateFunction, Catalog
-from midstream.algebra.expressions import Call, Column, Expression, columns_of, conjunction
+from midstream.algebra.expressions import Call, Expression, columns_of, conjunction
 from midstream.algebra.functions import SYNONYMS
-from midstream.algebra.plan import Join, JoinKind, Project, Relation
+from midstream.algebra.plan import Join, Relation
 from midstream.algebra.types import BOOLEAN
-from midstream.language.binding import Binding
+from midstream.language.binding import Beyond
 from midstream.language.calls import AGGREGATES
+from midstream.language.dependent import Environment, Queries, dependent, require_near
 from midstream.language.nodes import Node, flatten
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
-from midstream.language.sources import Environment, rename
 from midstream.language.unnesting import UNNESTING
 from midstream.language.windows import require_window
 
@@ -30,14 +30,8 @@ Items = list[tuple[str, Expression]]
 """What SELECT asks for: wanted names and values."""
 
 
-class QueryBinder(Protocol):
+class QueryBinder(Queries, Protocol):
     """Binds queries and the clauses of a SELECT."""
-
-    binding: Binding
-
-    def query(self, node: Node, environment: Environment) -> Relation:
-        """A sub-query."""
-        ...
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
         """The relation of FROM."""
@@ -51,10 +45,6 @@ class QueryBinder(Protocol):
 
     def items(self, node: exp.Select, binder: ScalarBinder) -> Items:
         """What SELECT asks for."""
-        ...
-
-    def lateral(self, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind) -> Project:
-        """The tuples of a relation with what a sub-query gives beside each."""
         ...
 
 
@@ -121,9 +111,10 @@ def apply_subquery(
     binder: QueryBinder, relation: Relation, scope: Scope, condition: SubqueryCondition, environment: Environment
 ) -> Relation:
     """The relation, semi-joined or anti-joined with the sub-query of a condition."""
-    inner, on, output = _inner(binder, scope, condition, environment)
+    inner, on, output = _inner(binder, relation, scope, condition, environment)
     if condition.needle is not None:
         on.append(_equality(binder, scope, condition, output))
+    require_near(binder.binding, on, relation, inner)
     purpose = f"{condition.word} (SELECT …)"
     require_window(binder.binding, relation, purpose)
     require_window(binder.binding, inner, purpose)
@@ -131,23 +122,28 @@ def apply_subquery(
 
 
 def _inner(
-    binder: QueryBinder, scope: Scope, condition: SubqueryCondition, environment: Environment
-) -> tuple[Relation, list[Expression], list[Expression]]:
+    binder: QueryBinder, relation: Relation, scope: Scope, condition: SubqueryCondition, environment: Environment
+) -> tuple[Relation, list[Expression], Sequence[Expression]]:
     """The inner relation, the join conditions it leaves to us, and its output columns."""
     query = condition.query
-    if not is_plain(query, binder.binding.catalog):
-        alias = binder.binding.alias("query", query)
-        with binder.binding.inside(scope):
-            bound = binder.query(query, environment)
-        renamed = rename(bound, {n: f"{alias}.{n}" for n in bound.schema.names})
-        return renamed, [], [Column(f.name, f.type) for f in renamed.schema]
+    if is_plain(query, binder.binding.catalog):
+        try:
+            with binder.binding.attempt():
+                return _plain(binder, scope, query.copy(), environment.apart())
+        except Beyond:
+            pass
+    found = dependent(binder, query, scope, environment, relation)
+    return found.relation, [Call(word, (a, b), BOOLEAN) for a, b, word in found.ties], found.outputs
+
+
+def _plain(
+    binder: QueryBinder, scope: Scope, query: Node, environment: Environment
+) -> tuple[Relation, list[Expression], list[Expression]]:
     assert isinstance(query, exp.Select)
-    inner_scope = Scope(binder.binding, outer=scope)
-    with binder.binding.inside(scope):
-        relation = binder.tuples(query, inner_scope, environment)
-        relation, correlated = binder.where(query, relation, inner_scope, environment, correlate=True)
-        output = [e for _, e in binder.items(query, ScalarBinder(binder.binding, inner_scope, "SELECT"))]
-    return relation, correlated, output
+    inner = Scope(binder.binding, outer=scope)
+    relation = binder.tuples(query, inner, environment)
+    relation, correlated = binder.where(query, relation, inner, environment, correlate=True)
+    return relation, correlated, [e for _, e in binder.items(query, ScalarBinder(binder.binding, inner, "SELECT"))]
 
 
 def is_plain(query: Node, catalog: Catalog, aggregated: bool = False) -> bool:
@@ -191,7 +187,9 @@ def _is_aggregate(name: str, catalog: Catalog) -> bool:
     return SYNONYMS.get(name, name) in AGGREGATES or isinstance(catalog.functions.get(name), AggregateFunction)
 
 
-def _equality(binder: QueryBinder, scope: Scope, condition: SubqueryCondition, output: list[Expression]) -> Expression:
+def _equality(
+    binder: QueryBinder, scope: Scope, condition: SubqueryCondition, output: Sequence[Expression]
+) -> Expression:
     assert condition.needle is not None
     nodes = condition.needle.expressions if isinstance(condition.needle, exp.Tuple) else [condition.needle]
     if len(output) != len(nodes):
