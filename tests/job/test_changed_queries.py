@@ -236,8 +236,52 @@ def test_kept_rows_serve_queries_wherever_these_have_them(seed, tmp_path):
     assert ms.snapshot_equal(later(many.table("q"), whole), later(expected, whole))
 
 
+@pytest.mark.parametrize("seed", always(5, range(60)))
+def test_a_new_query_answers_for_the_past_as_far_as_rows_are_kept(seed, tmp_path):
+    rng, rows = random.Random(seed), streams(seed, seed % 2 == 1, 90)["A"]
+    session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=rng.randint(1, 3))
+    session.stream("A", SCHEMA)
+    session.query("kept", "SELECT KEEP * FROM A [RANGE 80]")
+    session.query("other", ASKED[0])
+    session.start()
+    at = rng.randint(40, 80)
+    for start in range(0, at, 10):
+        session.push("A", rows.slice(start, min(10, at - start)))
+    now, new = rows["ts"][at - 1].as_py(), (*ASKED, "SELECT k, SUM(v) AS s FROM A [TUMBLE 20] GROUP BY k")[seed % 6]
+    since = rng.choice(["retained", now - 30, "now"])
+    query = session.query("q", new, since=since)
+    for start in range(at, 90, 10):
+        session.push("A", rows.slice(start, min(10, 90 - start)))
+    session.finish()
+    began = next(r.record for r in query.history if r.record.get("event") == "started")["complete_from"]
+    got, expected = session.results("q"), ms.reference(new, {"A": rows})
+    session.stop()
+    earliest, latest = {"retained": (0, now - 80 + 51), "now": (now - 20, now + 1)}.get(since, (now - 30, now - 29))
+    assert earliest <= (0 if began is None else began) <= latest + 20 * ("TUMBLE" in new)
+    assert ms.snapshot_equal(got, clipped(expected, 0 if began is None else began))
+
+
+def test_a_window_that_starts_empty_is_told_why(tmp_path):
+    session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=2)
+    session.stream("A", SCHEMA)
+    session.query("q", "SELECT k, COUNT(*) AS n FROM A [RANGE 30] WHERE v > 3 GROUP BY k")
+    session.start()
+    pushed(session, 0, 9)
+
+    def why(cql: str) -> str:
+        (window,) = session.replace("q", cql, dry_run=True)["windows"]
+        return str(window["why"])
+
+    wider = why("SELECT k, COUNT(*) AS n FROM A [RANGE 40] GROUP BY k")
+    assert wider == "query q keeps rows for a shorter time and keeps only rows with (v > 3)"
+    dropped = why("SELECT v, COUNT(*) AS n FROM A [RANGE 30] WHERE v > 3 GROUP BY v")
+    assert dropped == 'query q keeps no column v (retain and keep = ["v"] of stream A do from now on)'
+    assert why("SELECT v FROM A [PARTITION BY k ROWS 1]").startswith("the newest rows of a key")
+    session.stop()
+
+
 def test_a_stream_that_is_retained_answers_whatever_is_asked_later(tmp_path):
-    streams = {"A": {"format": "parquet", "path": "a", "retain": 40}}
+    streams = {"A": {"format": "parquet", "path": "a", "retain": 40, "keep": ["k", "v"]}}
     job = job_of({"job": {"checkpoint": "c", "on": "local"}, "streams": streams, "queries": {}}, tmp_path)
     (kept,) = job.queries
     session = CheckpointSession(None, checkpoint=str(tmp_path / "c"), on="local", slots=2)

@@ -120,6 +120,23 @@ def ticks(duration: int | float | str | dt.timedelta, domain: TimeDomain) -> int
     return int(duration)
 
 
+def tick_at(instant: int | str | dt.datetime, domain: TimeDomain) -> int:
+    """The tick of an instant; a timestamp without a zone is one of UTC.
+
+    >>> tick_at("1970-01-01 00:00:05", TIMESTAMP_TIME), tick_at("17", INTEGER_TIME)
+    (5000000, 17)
+    """
+    try:
+        if domain.is_integer:
+            return int(instant)  # type: ignore[arg-type]
+        moment = instant if isinstance(instant, dt.datetime) else dt.datetime.fromisoformat(instant)  # type: ignore[arg-type]
+        since = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+        return (since - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    except (TypeError, ValueError):
+        wanted = "a whole number" if domain.is_integer else "a timestamp such as '2026-01-31 12:00:00'"
+        raise QueryError(f"{instant!r:.80} is no instant of this job", hint=f"write {wanted}") from None
+
+
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]*)\s*")
 
 LONGEST_TEXT = 200

@@ -249,6 +249,9 @@ class AddQuery(Command):
     cql: str = _asked(CQL, "The query; @FILE reads it from a file, - from standard input.")
     plan: str | None = _asked(TEXT, "The plan that it starts with, such as '((A B) C)'; the best one by default.", None)
     adaptive: str = _asked(TEXT, "Adaptivity: off, suggest or auto.", "off", _modes)
+    since: str = _asked(
+        TEXT, "From when on it answers: now, retained (as far back as rows are kept) or an instant.", "now"
+    )
 
 
 @dataclass(frozen=True, slots=True)

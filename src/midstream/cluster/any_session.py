@@ -15,7 +15,7 @@ from midstream.algebra.declarations import Catalog, Timestamps, UserFunction
 from midstream.algebra.names import check_name
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery, session_html
-from midstream.cluster.options import ON_A_CHECKPOINT, Incomplete, QueryOptions, SessionOptions
+from midstream.cluster.options import ON_A_CHECKPOINT, Incomplete, Instant, QueryOptions, SessionOptions
 from midstream.errors import JobError
 from midstream.html import Records
 from midstream.inputs import Duration, Format, NamedSource, StreamSettings
@@ -54,20 +54,16 @@ class Session:
     - `slots` is how many tasks share the work of a batch. With a range such as "2..8" slots come when the busiest works
       most of the time, and go when it idles. With `rebalancing`, partition groups move to slots that have less to do.
     - `memory_per_slot` is what each slot may hold in memory ("512 MB"); what is more goes through local files.
-    - `group_bits` (8 to 12) is chosen when a checkpoint is made: keys are hashed into `2 ** group_bits` partition
-      groups, the units that move between slots.
+    - `group_bits` (8 to 12), for a new checkpoint: `2 ** group_bits` partition groups are what moves between slots.
     - With `carry="all"` every column of every stream reaches the tasks, so no later query restarts Spark's stream.
-    - `small_batches`: on Spark the driver runs batches of up to so many bytes itself, without Python workers; 0 for
-      none. By default "1 MB", and where Spark runs in one process (`local[*]`) "8 MB", and of Parquet files even more.
-    - `retained` is how many manifests are kept, `metrics_retained` for how many batches at least there are metrics.
-      `retention` limits what is kept of "results", "dead_letters" and results of "replaced" queries, each by age, size
-      or batches: `{"results": "30 days", "dead_letters": "1 GB", "replaced": "500 batches"}`; else all is kept.
-    - `sites` are named sets of slots, `{"eu": [0, 1], "us": [2, 3]}`, at which streams may live. Slots are fixed then,
-      and they are not pinned to hosts. `links` say what sending between two sites takes, a latency and a rate:
-      `{"eu <-> us": "80 ms, 10 MB/s"}`, or `"eu -> us"` for one way. Adaptive queries weigh plans by them.
+    - `small_batches`: batches of up to so many bytes are run by Spark's driver itself, without Python workers; "1 MB"
+      by default, and where Spark runs in one process "8 MB", of Parquet files even more.
+    - `retained` is how many manifests are kept, `metrics_retained` for how many batches there are metrics at least.
+      `retention` limits what is kept: `{"results": "30 days", "dead_letters": "1 GB", "replaced": "500 batches"}`.
+    - `sites` are named sets of slots, `{"eu": [0, 1], "us": [2, 3]}`, at which streams may live. Slots are fixed then.
+      `links` are latencies and rates between two sites, `{"eu <-> us": "80 ms, 10 MB/s"}`, or `"eu -> us"` one way.
     - A session with a `name` goes on only with a checkpoint of that name, or one that has none yet.
-    - If the code of one of the `functions` that queries of the checkpoint call has changed, the start is refused,
-      unless `changed_functions` is "accept".
+    - If the code of `functions` that queries call has changed, a start needs `changed_functions="accept"`.
 
     >>> from midstream import Session
     >>> session = Session()
@@ -151,11 +147,9 @@ class Session:
         `timestamps`: external ones come with the rows; internal and latent ones are given when they arrive. `skew` is
         how far an external stream may be behind the others: with it, others need not wait while the stream is silent.
         `max_ahead` is how far ahead times are believed: a duration after the stream's latest time so far, "clock" (a
-        day after the clock, for timestamps) or "any"; rows beyond are dead letters. At a `site` of the session its rows
-        come in at the slots of that site.
-
-        On a checkpoint, `columns` are the stream's columns as queries shall see them, if they are not to be taken from
-        the source. In memory, with `on_demand=False`, a silent stream holds the others back.
+        day after the clock, for timestamps) or "any"; rows beyond are dead letters. At a `site` rows come in at its
+        slots. On a checkpoint, `columns` are the stream's columns as queries shall see them, if not those of the
+        source. In memory, with `on_demand=False`, a silent stream holds the others back.
         """
         settings = StreamSettings(time, lateness, timestamps, skew, max_ahead, site)
         self._add_stream(check_name("stream", name), source, settings, columns, on_demand)
@@ -210,6 +204,7 @@ class Session:
         on_error: OnError | None = None,
         keep: bool = True,
         incomplete: Incomplete = QueryOptions.incomplete,
+        since: Instant = QueryOptions.since,
     ) -> ContinuousQuery:
         """Adds a continuous query, also while others run, and perhaps over one: it starts now, or with the next batch.
 
@@ -219,17 +214,17 @@ class Session:
         On a checkpoint, another text than the checkpoint has under the name is taken up as it is if it is the same
         query in other words; otherwise it is refused, or with `replace=True` takes the old one's place. What follows
         from the windows of the old one and of others it starts with; its history says from when on results are
-        complete. Until then they are given, or with `incomplete="withhold"` are not.
+        complete. Until then they are given, or with `incomplete="withhold"` are not. A new query answers from now on,
+        or from an earlier instant (`since`; "retained": any), as far as rows are kept.
 
         With `adaptive="auto"` it watches its streams and migrates to better plans by itself, with "suggest" it only
         says so in its `decisions`.
 
-        `on_error` says what a value does that makes it fail (one that cannot be cast, an overflow): "stop_query" puts
-        the query in quarantine until it is resumed, replaced or dropped, and all others go on; "dead_letter" sets the
-        rows at fault aside, where they can be identified; "stop_job" ends the job. By default as before, "stop_query"
-        at first.
+        `on_error` says what a value does that makes it fail (one that cannot be cast, an overflow): "stop_query" (the
+        default at first) puts it in quarantine until it is resumed, replaced or dropped; "dead_letter" sets the rows at
+        fault aside, where they can be identified; "stop_job" ends the job.
         """
-        options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep, incomplete)
+        options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep, incomplete, since)
         text = with_queries(cql, self.catalog.queries, self.catalog.streams)
         return self._add_query(check_name("query", name), text, options)
 

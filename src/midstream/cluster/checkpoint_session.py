@@ -36,20 +36,21 @@ from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.batch import TICKS
-from midstream.job.commands.accounts import waits_of
+from midstream.job.commands.accounts import links_after, waits_of
 from midstream.job.commands.adding import Adding
 from midstream.job.commands.arrival import Arrival
 from midstream.job.commands.forecast import forecast
 from midstream.job.commands.rewording import DeclaredQuery, Text, verdicts
 from midstream.job.commits import Commits
 from midstream.job.ending import finish, release
-from midstream.job.events import ErrorPolicySet, MoveCancelled, Scheduled, SettingsChanged, StreamsArrive
+from midstream.job.events import ErrorPolicySet, MoveCancelled, Scheduled, StreamsArrive
 from midstream.job.finished import is_finished
 from midstream.job.job import Job
 from midstream.job.outputs.announcing import Progress
 from midstream.job.outputs.delivery import Sink
 from midstream.job.queries.changed_functions import fingerprints
 from midstream.job.queries.faults import on_error_of
+from midstream.job.queries.running_query import Beginning
 from midstream.job.queries.verdict import Verdict
 from midstream.job.slots.links import Located
 from midstream.job.slots.relocation import require_slots
@@ -58,7 +59,7 @@ from midstream.job.slots.slot_decisions import deciders
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse
-from midstream.optimizer.sites.links import links_of, links_summary
+from midstream.optimizer.sites.links import links_of
 from midstream.scheduling.schedule import Schedule, schedule_of
 
 
@@ -171,7 +172,8 @@ class CheckpointSession(Session):
         every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
         if options.on_error is not None:
             self._job.apply(ErrorPolicySet(name, on_error_of(options.on_error)))
-        text = Text(name, cql, relation, options.plan, every, options.share, options.incomplete == "withhold")
+        begins = Beginning(options.incomplete == "withhold", options.since_tick(relation.domain))
+        text = Text(name, cql, relation, options.plan, every, options.share, begins)
         return self._add(DeclaredQuery(text, policy_of(options.adaptive), options.replace))
 
     def _add(self, declared: DeclaredQuery) -> Query:
@@ -246,12 +248,7 @@ class CheckpointSession(Session):
         return self._job.rescale(slots)
 
     def links(self, wanted: Mapping[str, str] | None = None) -> dict[str, str]:
-        job = self._job
-        with job.gate:
-            if wanted:
-                changed = job.watchers.located.changed(job.state.settings.links, wanted)
-                job.apply(SettingsChanged({"links": changed}))
-            return links_summary(job.watchers.located.links(job.state.settings.links))
+        return links_after(self._job, wanted)
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
         record = forecast(self._job, Adapt(name, mode), self.catalog)
@@ -264,13 +261,11 @@ class CheckpointSession(Session):
 
     @property
     def slot_decisions(self) -> list[dict[str, Any]]:
-        manifest = self._job.manifest
-        return [dict(record) for record in manifest.slots.decisions] if manifest else []
+        return [dict(record) for record in self._job.manifest.slots.decisions] if self._job.manifest else []
 
     @property
     def moves(self) -> list[dict[str, Any]]:
-        manifest = self._job.manifest
-        return [dict(move) for move in manifest.slots.moves] if manifest else []
+        return [dict(move) for move in self._job.manifest.slots.moves] if self._job.manifest else []
 
     @property
     def waits(self) -> list[str]:

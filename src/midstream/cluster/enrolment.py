@@ -75,7 +75,7 @@ class Enrolment:
                 text.name, text.cql, text.relation, text.plan, text.every, routes_fixed, text.share, policy is not None
             )
             running = self._with_migrations(running)
-            running.withhold = text.withhold
+            running.begins = text.begins
             if policy is not None:
                 self.job.watchers.watch(running, policy)
             self._take_up(running)

@@ -167,7 +167,7 @@ def carry_out(session: Commanded, command: Command) -> Any:
             return session.adapt(name, mode)
         case AddQuery(name, cql):
             settings = {"plan": command.plan, "adaptive": command.adaptive}
-            query = session.query(name, cql, **settings)
+            query = session.query(name, cql, **settings, since=command.since)
             job.apply(AddingRecorded(name, {"cql": cql, **settings}))
             return {"query": name, "plan": query.plan.text}
         case ReplaceQuery():

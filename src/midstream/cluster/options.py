@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, tick_at
 from midstream.errors import InputError, JobError, QueryError
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 Incomplete = Literal["emit", "withhold"]
 """What becomes of the results of a new query that lack rows from before it began."""
+
+Instant = int | str | dt.datetime
+"""A moment of stream time: a number where time is one, otherwise a timestamp; or "now", or "retained"."""
 
 ON_A_CHECKPOINT = 'open it on a checkpoint: Session(checkpoint="path", on="local")'
 
@@ -83,6 +88,13 @@ class QueryOptions:
     on_error: OnError | None = None
     keep: bool = True
     incomplete: Incomplete = "emit"
+    since: Instant = "now"
+
+    def since_tick(self, domain: TimeDomain) -> int:
+        """From which instant on the query is to answer, if it is new."""
+        if self.since in ("now", "retained"):
+            return INFINITY if self.since == "now" else BEGINNING
+        return tick_at(self.since, domain)
 
     def __post_init__(self) -> None:
         if self.incomplete not in ("emit", "withhold"):

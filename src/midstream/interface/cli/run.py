@@ -207,6 +207,7 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
             on_error=query.on_error,
             replace=replace,
             incomplete=query.incomplete,
+            since=query.since,
         )
         if query.sink is not None:
             session.sink(query.name, query.sink.made(query.name))

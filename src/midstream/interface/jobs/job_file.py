@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -46,7 +46,8 @@ class StreamSection:
     skew: str | int | None = None
     max_ahead: str | int = "clock"
     site: str | None = None
-    retain: str | int | None = None
+    retained: str | None = None
+    """The query that keeps its rows for others, and gives nothing."""
     source: ConnectorSection | None = None
     """What it is read from, if that is none of Spark's sources and no folder; then it has no format."""
     view: str | None = None
@@ -65,6 +66,7 @@ class QuerySection:
     adaptive: Policy = OFF
     on_error: OnError | None = None
     incomplete: Incomplete = "emit"
+    since: str | int = "now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
                     replace(query, cql=with_queries(query.cql, {**texts, **views}, times.keys() - views.keys()))
                     for query in queries
                 ),
-                *_retained(streams),
+                *(QuerySection(f"retained_{s.name}", s.retained) for s in streams if s.retained is not None),
             ),
             job.optional("trigger"),
             job.optional("master"),
@@ -281,7 +283,7 @@ def _stream(name: str, top: Section, folder: Path, sites: Sites) -> StreamSectio
         entry.optional("skew"),
         "clock" if ahead is None else ahead,
         site,
-        entry.optional("retain"),
+        _retained(name, entry),
         _source(entry, folder),
         _view(name, entry),
     )
@@ -296,11 +298,12 @@ def _view(name: str, entry: Section) -> str | None:
     return changelog_view(name, columns, entry.optional("op")) if changes and columns else None
 
 
-def _retained(streams: Iterable[StreamSection]) -> Iterator[QuerySection]:
-    """Queries that give nothing, and keep the rows of streams for others."""
-    for stream in streams:
-        if stream.retain is not None:
-            yield QuerySection(f"retained_{stream.name}", f'SELECT KEEP * FROM "{stream.name}" [RANGE {stream.retain}]')
+def _retained(name: str, entry: Section) -> str | None:
+    retain, keep = entry.optional("retain"), entry.optional("keep") or []
+    if keep and retain is None:
+        entry.refuse("keep", JobError(f"{entry.at('keep')} needs {entry.at('retain')}: for how long columns are kept"))
+    columns = ", ".join("*" if column == "*" else f'"{column}"' for column in keep or ["*"])
+    return None if retain is None else f'SELECT KEEP {columns} FROM "{name}" [RANGE {retain}]'
 
 
 def _source(entry: Section, folder: Path) -> ConnectorSection | None:
@@ -328,6 +331,7 @@ def _query(name: str, top: Section, folder: Path, usual: Policy, times: Mapping[
         _policy(entry, usual),
         cast(OnError, entry.choice("on_error", "")) or None,
         cast(Incomplete, entry.choice("incomplete", "emit")),
+        since="now" if (since := entry.optional("since")) is None else since,
     )
 
 

@@ -81,6 +81,7 @@ STREAM_KEYS: Mapping[str, Key] = {
     "max_ahead": Key(DURATION, 'How far ahead times are believed: a duration, "clock" (the default) or "any".'),
     "site": Key(TEXT, "The site at which the rows come in; any slot by default."),
     "retain": Key(DURATION, "For how long rows are kept for queries that come or change later; not at all by default."),
+    "keep": Key((list,), 'Which columns retained rows have; ["*"], all of them, by default.'),
 }
 
 QUERY_KEYS: Mapping[str, Key] = {
@@ -97,6 +98,10 @@ QUERY_KEYS: Mapping[str, Key] = {
         TEXT,
         "What becomes of results that lack rows from before the query began; emit by default.",
         get_args(Incomplete),
+    ),
+    "since": Key(
+        (str, int),
+        'From when on a new query answers: "now" (the default), "retained" (as rows are kept) or an instant.',
     ),
 }
 

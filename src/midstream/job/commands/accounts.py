@@ -11,9 +11,11 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name, query_of
 from midstream.checkpoint.stored_queries import shared_with
 from midstream.job.arriving.attention import reads_of, wait_text, waits
+from midstream.job.events import SettingsChanged
 from midstream.job.job import Job
 from midstream.job.plans.local_plans import status_of, under_way
 from midstream.job.queries.running_query import RunningQuery
+from midstream.optimizer.sites.links import links_summary
 
 
 def history_of(job: Job, query: RunningQuery) -> list[dict[str, Any]]:
@@ -80,3 +82,11 @@ def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:
             state["rows"] += entry.rows
             state["bytes"] += entry.bytes
     return found
+
+
+def links_after(job: Job, wanted: Mapping[str, str] | None) -> dict[str, str]:
+    """The links between sites, changed as is wanted."""
+    with job.gate:
+        if wanted:
+            job.apply(SettingsChanged({"links": job.watchers.located.changed(job.state.settings.links, wanted)}))
+        return links_summary(job.watchers.located.links(job.state.settings.links))

@@ -42,7 +42,7 @@ from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.plan_graph import graph_of
-from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.running_query import Beginning, RunningQuery
 from midstream.job.slots.both_at_once import move_of, require_both
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
@@ -268,9 +268,9 @@ def _replace(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
 
 def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Change]:
     """What a request for another text changes: the query first, then those that read it."""
-    old, withhold = query_named(job, command.query), command.incomplete == "withhold"
+    old, begins = query_named(job, command.query), Beginning(command.incomplete == "withhold")
     cql = with_queries(command.cql, catalog.queries, catalog.streams)
-    text = Text(old.name, cql, parse(cql, catalog), command.plan, old.emit_every, old.share, withhold)
+    text = Text(old.name, cql, parse(cql, catalog), command.plan, old.emit_every, old.share, begins)
     rewording = Rewording(job, Adding(job, catalog.functions), catalog)
     return rewording.changes(rewording.with_readers(text))
 

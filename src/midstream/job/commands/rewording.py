@@ -24,7 +24,7 @@ from midstream.job.queries.replacing import (
     same_query,
     with_name_free,
 )
-from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.running_query import NOW, Beginning, RunningQuery
 from midstream.job.queries.verdict import Verdict
 from midstream.language import parse
 from midstream.language.over_queries import redefined
@@ -41,7 +41,7 @@ class Text:
     plan: Plan | str | None = None
     every: int | None = None
     share: bool = True
-    withhold: bool = False
+    begins: Beginning = NOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Rewording:
                 detail=f"{error.message}; a query is changed together with those that read it",
                 hint=f"change query {query.name} first so that it does not need what will be missing, or drop it",
             ) from error
-        return Text(query.name, cql, relation, None, query.emit_every, query.share, changed.withhold)
+        return Text(query.name, cql, relation, None, query.emit_every, query.share, changed.begins)
 
     def changes(self, texts: Sequence[Text]) -> list[Change]:
         """What putting texts in the places of queries would do, as one change; if one of them is refused, all are."""
@@ -184,7 +184,7 @@ class Rewording:
                 plan = plan_query(text.relation, old.plan.text, text.every)
         functions, state = self.catalog.functions, self.job.state
         made = RunningQuery.of(text.name, text.cql, plan, functions, state.routes, text.every, bits=state.group_bits)
-        made.share, made.withhold = text.share, text.withhold
+        made.share, made.begins = text.share, text.begins
         return made
 
 

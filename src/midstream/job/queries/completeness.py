@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from midstream.algebra.physical import Source
 from midstream.algebra.quantities import instant
 from midstream.algebra.time import BEGINNING, TimeDomain
+from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
+from midstream.operators.hops import boundary_after, last_boundary_reaching
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +72,14 @@ def complete(start: int, lacks_rows: bool, whole_at: int | None, domain: TimeDom
         return {"complete_from": None, "complete": text}
     text = f"results are complete from {instant(whole_at, domain)} on; until then windows lack rows that came before"
     return {"complete_from": whole_at, "complete": text}
+
+
+def end_of(source: Source, tick: int) -> int:
+    """When a row of this tick, and all before it, have ended; its window has an end."""
+    if isinstance(source.window, Hop):
+        return boundary_after(last_boundary_reaching(tick, source.window), source.window)
+    assert source.longest is not None
+    return tick + source.longest
 
 
 def tell_of_started(manifest: Manifest) -> None:

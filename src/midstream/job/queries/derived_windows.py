@@ -9,15 +9,17 @@ had always run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression, columns_of, conjuncts, substitute
 from midstream.algebra.implication import excludes_null, implies
+from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Range, Unbounded
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.fragments import STAY, Received
+from midstream.job.queries.completeness import ALWAYS, end_of
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.kept_windows import has_null_keys
 from midstream.job.task.works import ArrivalFilter, BySlot, Derived
@@ -44,16 +46,21 @@ class KeptRows:
     columns: Mapping[str, str]
     filled: frozenset[str]
 
-    def serves(self, wanted: WantedRows, nulls: Collection[str]) -> bool:
-        """Whether the rows that a source would have kept are all among these; columns `nulls` have had some."""
-        longest = wanted.source.longest
-        return (
-            self.stream == wanted.source.stream.name
-            and (self.longest is None or (longest is not None and longest <= self.longest))
-            and all(implies(wanted.conditions, condition) for condition in self.conditions)
-            and all(wanted.has_no_null(column) for column in self.filled.intersection(nulls))
-            and columns_read(wanted.source) <= {*self.columns, wanted.source.stream.time}
-        )
+    def lacks(self, wanted: WantedRows, nulls: Collection[str]) -> Iterator[str]:
+        """Why the rows that a source would have kept are not all among these, if so; columns `nulls` have had some."""
+        longest, stream = wanted.source.longest, wanted.source.stream
+        if self.longest is not None and (longest is None or longest > self.longest):
+            yield "keeps rows for a shorter time"
+        for condition in self.conditions:
+            if not implies(wanted.conditions, condition):
+                yield f"keeps only rows with {condition}"
+        for column in sorted(self.filled.intersection(nulls)):
+            if not wanted.has_no_null(column):
+                yield f"keeps no rows without {column}"
+        if dropped := sorted(columns_read(wanted.source) - {*self.columns, stream.time}):
+            names = ", ".join(dropped)
+            keep = ", ".join(f'"{name}"' for name in dropped)
+            yield f"keeps no column {names} (retain and keep = [{keep}] of stream {stream.name} do from now on)"
 
     def columns_of(self, source: p.Source) -> dict[str, str]:
         """Where the columns of a source are found; a row's time is when it begins to be valid."""
@@ -75,33 +82,84 @@ class WantedRows:
         return column in self.filled or excludes_null(self.conditions, column)
 
 
-def derived_windows(
-    query: RunningQuery,
-    known: Collection[str],
-    others: Sequence[tuple[RunningQuery, Mapping[str, int]]],
-    before: Manifest,
-) -> Iterator[tuple[Derived, int]]:
-    """What the windows of a new query start with, but for those `known`, and with which batch these rows began.
+@dataclass(frozen=True, slots=True)
+class DerivedWindow:
+    """What a window of a new query starts with: rows that began with a batch, and are kept for so long."""
 
-    Others come with the batches with which their windows began. What outlives windows, as the newest rows of a key,
-    follows from no window; and a routed join starts empty.
+    source: p.Source
+    rows: Derived
+    begun: int
+    longest: int | None
+
+
+Others = Sequence[tuple[RunningQuery, Mapping[str, int]]]
+"""Queries that keep windows, with the batches with which these began."""
+
+
+def derived_windows(
+    query: RunningQuery, known: Collection[str], others: Others, before: Manifest
+) -> Iterator[DerivedWindow]:
+    """What the windows of a new query start with, but for those `known`: the oldest rows, of the longest window.
+
+    What outlives windows, as the newest rows of a key, follows from no window; and a routed join starts empty.
     """
-    nodes = (node for fragment in query.staged.fragments for node in p.walk_physical(fragment.plan))
-    if query.staged.windows or any(node.outlives_windows for node in nodes):
+    if not is_derivable(query):
         return
+    for wanted in _wanted_by(query):
+        source, found = wanted.source, list[DerivedWindow]()
+        nulls = before.streams.nulls.get(source.stream.name, ())
+        for other, since, number, kept in _kept(wanted, others) if source.stream.alias not in known else ():
+            if any(kept.lacks(wanted, nulls)) or (there := _lying(kept, query, other, number, before)) is None:
+                continue
+            derived = Derived(query.name, source.stream.alias, other.name, kept.columns_of(source), *there)
+            found.append(DerivedWindow(source, derived, since[kept.alias], kept.longest))
+        if found:
+            yield min(found, key=lambda f: (f.begun, -INFINITY if f.longest is None else -f.longest))
+
+
+def first_whole(query: RunningQuery, found: Sequence[DerivedWindow], passed: Callable[[str], int]) -> int | None:
+    """The first instant at which windows that are derived hold all rows, also if it has passed; None: not all are.
+
+    Those who keep the rows have `passed` instants: of each they have at least what was valid then in their own windows.
+    """
+    known = {f.rows.alias for f in found if f.begun == ALWAYS}
+    if known != {source.stream.alias for source in query.sources}:
+        return None
+    gone = [(f.source, passed(f.rows.of) - f.longest) for f in found if f.longest is not None]
+    return max((end_of(source, tick) for source, tick in gone if source.longest is not None), default=BEGINNING)
+
+
+def why_empty(query: RunningQuery, alias: str, others: Others, before: Manifest) -> str:
+    """Why a window of a new query follows from nothing that is kept: what is missing where the least is."""
+    if not is_derivable(query):
+        return "the newest rows of a key, and windows of routed joins, are not derived"
+    reasons = []
+    for wanted in _wanted_by(query):
+        nulls = before.streams.nulls.get(wanted.source.stream.name, ())
+        for other, _, _, kept in _kept(wanted, others) if wanted.source.stream.alias == alias else ():
+            lacking = list(kept.lacks(wanted, nulls)) or ["keeps rows in other slots"]
+            reasons.append((len(lacking), f"query {other.name.partition('@')[0]} {' and '.join(lacking)}"))
+    return min(reasons)[1] if reasons else "no query keeps rows of the stream where they arrive"
+
+
+def is_derivable(query: RunningQuery) -> bool:
+    """Whether windows of a query follow from rows of its streams."""
+    nodes = (node for fragment in query.staged.fragments for node in p.walk_physical(fragment.plan))
+    return not query.staged.windows and not any(node.outlives_windows for node in nodes)
+
+
+def _wanted_by(query: RunningQuery) -> Iterator[WantedRows]:
     for fragment in query.staged.fragments:
-        for wanted in wanted_rows(fragment.plan) if fragment.stage == 0 else ():
-            source, found = wanted.source, list[tuple[int, Derived]]()
-            nulls = before.streams.nulls.get(source.stream.name, ())
-            for other, since in others if source.stream.alias not in known else ():
-                for number, kept in _kept_by(other):
-                    there = _lying(kept, query, other, number, before) if kept.serves(wanted, nulls) else None
-                    if there is not None:
-                        derived = Derived(query.name, source.stream.alias, other.name, kept.columns_of(source), *there)
-                        found.append((since[kept.alias], derived))
-            if found:
-                begun, derived = min(found, key=lambda f: f[0])
-                yield derived, begun
+        if fragment.stage == 0:
+            yield from wanted_rows(fragment.plan)
+
+
+def _kept(wanted: WantedRows, others: Others) -> Iterator[tuple[RunningQuery, Mapping[str, int], int, KeptRows]]:
+    """What others keep of the stream that a source reads, by fragment."""
+    for other, since in others:
+        for number, kept in _kept_by(other):
+            if kept.stream == wanted.source.stream.name:
+                yield other, since, number, kept
 
 
 def _lying(

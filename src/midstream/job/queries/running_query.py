@@ -8,6 +8,7 @@ from typing import Any
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
+from midstream.algebra.time import INFINITY
 from midstream.algebra.windows import Hop
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves, sorted_by_group
@@ -111,6 +112,20 @@ class MigrationUnderWay:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """How a new query begins: from which instant on it answers, as far as rows are kept (never later than it begins).
+
+    No result is given that lacks rows from before if it is to `withhold` these.
+    """
+
+    withhold: bool = False
+    since: int = INFINITY
+
+
+NOW = Beginning()
+
+
 @dataclass(slots=True)
 class RunningQuery:
     """A query, the plan it runs by, and that plan's fragments."""
@@ -127,8 +142,8 @@ class RunningQuery:
     """The columns of the join that it shares with queries of other selections, if it does."""
     share: bool = True
     """Whether it shares with other queries what it has in common with them."""
-    withhold: bool = False
-    """Whether no result is given that lacks rows from before it began."""
+    begins: Beginning = NOW
+    """How it begins if it is new."""
     programs: dict[int, Shipped[Program]] = field(default_factory=dict)
     """Its fragments as they travel, once they have."""
     graph: dict[str, Any] | None = None

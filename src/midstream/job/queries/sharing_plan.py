@@ -20,16 +20,14 @@ from typing import Any
 from midstream.algebra import physical as p
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.queries.completeness import ALWAYS, Record, complete
-from midstream.job.queries.derived_windows import derived_windows
+from midstream.job.queries.completeness import ALWAYS, Record, complete, end_of
+from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, Window
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.kept_windows import probed_alias, probed_token
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.works import BySlot, Derived, FragmentWork, Inherited, Member, TaskWork
-from midstream.operators.hops import boundary_after, last_boundary_reaching
 from midstream.operators.shared_graph import Named
 
 
@@ -100,7 +98,9 @@ class SharingPlan:
         start = self.frontiers[query.name]
         partners: dict[str, None] = {}
         shares = query.share and query.migration is None
-        if shares:
+        if shares and (reached := self._reach_back(query, since, partners)) is not None:
+            start = reached
+        elif shares:
             self._take_over_nodes(query, since, partners)
             start = max([start, *self._take_over_windows(query, since, partners)])
             start = max([start, *self._derive_windows(query, since, partners)])
@@ -110,7 +110,7 @@ class SharingPlan:
             start = min(start + 1, INFINITY)
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
         record = Record(since, start, self._whole_at(query), not shares, inherited, tuple(partners))
-        if query.withhold and record.lacks_rows and record.whole_at is not None:
+        if query.begins.withhold and record.lacks_rows and record.whole_at is not None:
             return replace(record, start=max(start, record.whole_at + isinstance(query.plan.query, ToStream)))
         return record
 
@@ -159,12 +159,35 @@ class SharingPlan:
 
     def _derive_windows(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> Iterator[int]:
         """Finds rows that others keep from which other windows follow; gives how far these had been forgotten."""
+        for found in self._derivable(query, since):
+            self._derive(found, since, partners)
+            yield self._advanced_to(found.rows.of)
+
+    def _derivable(self, query: RunningQuery, known: Collection[str]) -> list[DerivedWindow]:
         assert self.before is not None
-        others = [(other, record.since) for other, _, record in self._others(query)]
-        for derived, begun in derived_windows(query, since, others, self.before):
-            since[derived.alias], partners[derived.of] = begun, None
-            self.derived.append(derived)
-            yield self.before.advanced_to.get(derived.of, BEGINNING)
+        return list(derived_windows(query, known, self.kept_by_others(query), self.before))
+
+    def kept_by_others(self, query: RunningQuery) -> Others:
+        """The queries whose rows a new one can start with."""
+        return [(other, record.since) for other, _, record in self._others(query)]
+
+    def _derive(self, found: DerivedWindow, since: dict[str, int], partners: dict[str, None]) -> None:
+        since[found.rows.alias], partners[found.rows.of] = found.begun, None
+        self.derived.append(found.rows)
+
+    def _reach_back(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> int | None:
+        """Gives the instant from which on a query answers that is asked about the past; None if nothing tells of it."""
+        found = self._derivable(query, ()) if self._asks_back(query) else []
+        earliest = first_whole(query, found, self._advanced_to)
+        if earliest is None:
+            return None
+        for window in found:
+            self._derive(window, since, partners)
+        return min(max(query.begins.since, earliest), self.frontiers[query.name])
+
+    def _asks_back(self, query: RunningQuery) -> bool:
+        """Whether a new query is asked about instants that have passed: it begins apart, from the beginning."""
+        return self.is_fresh(query.name) and query.begins.since < self.frontiers[query.name]
 
     def _donor(self, query: RunningQuery, wanted: Window) -> tuple[RunningQuery, int, Window, Record] | None:
         found = [
@@ -189,7 +212,7 @@ class SharingPlan:
             if source.longest is None:
                 return None
             if source.stream.name in latest:
-                ends.append(_end_of(source, latest[source.stream.name]))
+                ends.append(end_of(source, latest[source.stream.name]))
         return max(ends)
 
     def start(self, query: str) -> int:
@@ -204,7 +227,8 @@ class SharingPlan:
         routed = bool(known.staged.windows)
         if routed and self.is_fresh(query):
             return None
-        return (self._shape(known).progress, self.frontiers[query], routed, query in self.sooner)
+        past = query if self._asks_back(known) else None
+        return (self._shape(known).progress, self.frontiers[query], routed, query in self.sooner, past)
 
     def gathered(self, works: Sequence[FragmentWork]) -> list[TaskWork]:
         """The works of a stage, those that have something in common as one."""
@@ -356,14 +380,6 @@ class SharingPlan:
                 "shares": list(record.shares),
             }
         ]
-
-
-def _end_of(source: p.Source, tick: int) -> int:
-    """When a row of this tick, and all before it, have ended; its window has an end."""
-    if isinstance(source.window, Hop):
-        return boundary_after(last_boundary_reaching(tick, source.window), source.window)
-    assert source.longest is not None
-    return tick + source.longest
 
 
 def _largest(outline: Outline, known: Mapping[str, Any]) -> Iterator[Outline]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from midstream.algebra.quantities import plural, size
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.job.queries.derived_windows import is_derivable, why_empty
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
 from midstream.job.task.works import BySlot
@@ -22,7 +23,7 @@ class WindowVerdict:
     """What the window of a stream starts with.
 
     It is `kept` if another query has the same, `derived` if its content follows from rows that another one keeps, and
-    `empty` if not. `rows` and `bytes` are what has to be read of them.
+    `empty` if not, and `why`. `rows` and `bytes` are what has to be read of them.
     """
 
     alias: str
@@ -31,10 +32,11 @@ class WindowVerdict:
     of: str = ""
     rows: int = 0
     bytes: int = 0
+    why: str = ""
 
     def __str__(self) -> str:
         if self.how == "empty":
-            return f"{self.window} starts empty"
+            return f"{self.window} starts empty: {self.why}"
         read = f", {plural(self.rows, 'row')} ({size(self.bytes)}) to read" if self.rows else ""
         return f"{self.window} is {self.how} from query {self.of}{read}"
 
@@ -65,7 +67,7 @@ class Verdict:
         registers = before.streams.registers
         frontiers = {n: max(before.advanced_to.get(n, BEGINNING), q.reached(registers)) for n, q in queries.items()}
         plan, query = SharingPlan(before.batch_id + 1, before, queries, frontiers, apart=apart), queries[name]
-        record, windows = plan.records[name], tuple(_windows(plan, query))
+        record, windows = plan.records[name], tuple(_windows(plan, query, before))
         told = plan.completeness(name)
         seconds = sum(window.rows for window in windows) * (costs.row + costs.probe + costs.insert) / costs.second
         return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds)
@@ -80,7 +82,7 @@ class Verdict:
         return "; ".join([*map(str, self.windows), self.complete])
 
 
-def _windows(plan: SharingPlan, query: RunningQuery) -> list[WindowVerdict]:
+def _windows(plan: SharingPlan, query: RunningQuery, before: Manifest) -> list[WindowVerdict]:
     record = plan.records[query.name]
     derived = {d.alias: d for d in plan.derived if d.query == query.name}
     found: dict[str, WindowVerdict] = {}
@@ -90,8 +92,9 @@ def _windows(plan: SharingPlan, query: RunningQuery) -> list[WindowVerdict]:
             found[alias] = WindowVerdict(alias, window, "derived", _text_of(start.of), *_size(start.segments))
         elif alias in record.inherited:
             found[alias] = WindowVerdict(alias, window, "kept", ", ".join(map(_text_of, record.shares)))
-        elif source.window is not None:
-            found[alias] = WindowVerdict(alias, window, "empty")
+        elif source.window is not None or not is_derivable(query):
+            why = why_empty(query, alias, plan.kept_by_others(query), before)
+            found[alias] = WindowVerdict(alias, window, "empty", why=why)
     return list(found.values())
 
 

@@ -218,9 +218,12 @@ class Task:
     def advance(self) -> None:
         """Learns how far the streams are, in several steps where one would look at too much state.
 
-        New members then start from the present content.
+        New members then start from the present content; those that are asked about the past have had it before.
         """
         since, until = self.work.restored_to, self.work.advance_to
+        asked_back = self.work.asked_back
+        if asked_back:
+            self._begin()
         self.graph.let_members_advance()
         if until > since or self.graph.members_lag:
             for frontier in frontiers(self._operators, since, until, self.store.memory):
@@ -229,7 +232,7 @@ class Task:
                 self.spill()
         if self.migration is not None and self.migration.migrating is not None and until == INFINITY:
             self.migration.finish()
-        if not self.graph.members_lag:
+        if not self.graph.members_lag and not asked_back:
             self._begin()
 
     @property
