@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +12,7 @@ import pytest
 from midstream.cluster.sinks import Delivery, connect
 from midstream.connectors.sink import deliver
 from midstream.errors import JobError
+from midstream.lab.servers import kafka_cluster
 from midstream.testing import check_sink
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install 'midstream[kafka]'")
@@ -24,11 +22,8 @@ ROWS = pa.table({"k": [*range(6), 3], "valid_from": range(7), "valid_to": [99] *
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    command = [sys.executable, str(Path(__file__).with_name("kafka_cluster.py"))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cluster:
-        assert cluster.stdin is not None and cluster.stdout is not None
-        yield cluster.stdout.readline().strip()
-        cluster.stdin.close()
+    with kafka_cluster() as address:
+        yield address
 
 
 def messages(servers: str, topic: str) -> list[dict[str, Any]]:

@@ -85,11 +85,26 @@ def test_changes_have_the_new_row_or_what_is_known_of_the_old_one(server, table)
     server.run(f"UPDATE {table} SET ok = true")
     with pytest.raises(JobError, match="do not have name, which is stored apart and was not changed"):
         changes_of(source, starts)
+    before = source.end("changes", starts["changes"])
+    server.run(f"UPDATE {table} SET id = 3")  # what is known of the old row is its key only
+    with pytest.raises(JobError, match="do not have name, which is stored apart and was not changed"):
+        changes_of(source, {"changes": before})
     server.run(f"ALTER TABLE {table} REPLICA IDENTITY FULL")
     later = source.end("changes", starts["changes"])
     server.run(f"UPDATE {table} SET ok = false", f"TRUNCATE {table}")
     updated, *_ = changes_of(source, {"changes": later})
     assert (updated["name"], updated["ok"]) == (long, False)
+
+
+def test_columns_are_those_of_the_table_when_it_was_changed(server, table):
+    source = source_of(server, table, "id BIGINT, name STRING, more BIGINT, change STRING")
+    starts = source.partitions()
+    server.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, '')", f"ALTER TABLE {table} ADD more INT DEFAULT 7")
+    server.run(f"INSERT INTO {table} VALUES (3, 'c')", f"ALTER TABLE {table} DROP name", f"DELETE FROM {table}")
+    inserted = [
+        (row["id"], row["name"], row["more"]) for row in changes_of(source, starts) if row["change"] == "insert"
+    ]
+    assert inserted == [(1, "a", None), (2, "", None), (3, "c", 7)]
 
 
 def test_a_slot_that_was_dropped_or_read_by_another_job_is_refused(server, table, tmp_path):

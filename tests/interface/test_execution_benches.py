@@ -6,7 +6,7 @@ import pytest
 
 import midstream as ms
 from midstream.job.task.sources import source_elements
-from midstream.lab.bench import language, scheduling, sharing
+from midstream.lab.bench import connectors, language, scheduling, sharing
 from midstream.operators.box import Box
 from midstream.operators.elements import concatenate
 
@@ -44,3 +44,16 @@ def test_a_construct_is_held_against_an_answer_of_as_many_rows(name):
     rows, comparison = language._stream(3_000, 1), language.COMPARISONS[name]
     once = language._once(comparison.once, rows)
     assert ms.run(comparison.query, {"A": rows}, time="ts").num_rows == once.num_rows
+
+
+def test_sinks_that_write_files_are_measured_against_a_file_of_parquet(monkeypatch):
+    pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'midstream[delta]'")
+    pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pip install 'midstream[iceberg]'")
+    monkeypatch.setattr(connectors, "ROWS", 200)
+    monkeypatch.setattr(connectors, "REPEATS", 1)
+    figures = connectors.bench_connectors(only=["files"]).figures
+    measured = {figure.name: figure.to_json()["bar"] for figure in figures}
+    assert measured == {
+        "Parquet file, 100,000 rows": None,
+        **{f"{sink} sink / Parquet file": "<= 1.5" for sink in ("folder", "Delta", "Iceberg")},
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -118,6 +118,11 @@ class Connected:
             if cut != span.end:
                 later.append(Span(span.partition, cut, span.end))
         return now, later
+
+    def tables(self, spans: Sequence[Span]) -> list[pa.Table]:
+        """The rows of spans of several partitions, as they travel."""
+        self.asked(lambda: self.source.expect({span.partition: span.start for span in spans}))
+        return [self.rows(span) for span in spans]
 
     def rows(self, span: Span) -> pa.Table:
         """The rows of a span, as they travel."""

@@ -22,7 +22,8 @@ import pyarrow as pa
 from midstream.connectors.forms import Form, require_distinct_names
 from midstream.connectors.registry import Option, form_option
 from midstream.connectors.sink import Delivery, raced
-from midstream.connectors.sources.kafka import PATIENCE, Kafka, Quiet
+from midstream.connectors.sources.kafka import Kafka
+from midstream.connectors.sources.kafka_client import AT_ONCE, PATIENCE, Quiet
 from midstream.errors import JobError
 from midstream.inputs.json_values import json_texts
 
@@ -167,7 +168,9 @@ class KafkaTopic:
         topic = Kafka(self.servers, self.topic, format="raw", settings=self.settings)
         try:
             for partition, start in topic.partitions().items():
-                yield from topic.between(partition, int(start), int(topic.end(partition, start)))
+                end = int(topic.end(partition, start))
+                for since in range(int(start), end, AT_ONCE):
+                    yield from topic.between(partition, since, min(end, since + AT_ONCE))
         finally:
             topic.close()
 

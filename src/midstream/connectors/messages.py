@@ -59,7 +59,7 @@ class Messages:
         """The rows of messages, by their bytes, where they are, and what is known besides, by column."""
         own = pa.schema([field for field in self.schema if field.name not in self.about])
         found, bad = self._read(values, own)
-        good = [number for number in range(len(values)) if number not in bad]
+        good = [number for number in range(len(values)) if number not in bad] if bad else []
         columns = []
         for field in self.schema:
             if field.name in self.about:

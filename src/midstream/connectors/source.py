@@ -59,6 +59,10 @@ class Source(ABC):
     def read(self, partition: str, start: Position, end: Position) -> pa.Table:
         """The rows between two positions."""
 
+    def expect(self, starts: Positions) -> None:
+        """Is told that rows behind these positions are read next, by this process: it may begin to fetch them."""
+        return None
+
     def require(self, starts: Positions) -> None:
         """Refuses positions from which it cannot be read any more: rows that nobody has read are gone."""
         return None

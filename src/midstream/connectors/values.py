@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.connectors.files.bad_rows import BadRow, with_bad_rows
-from midstream.connectors.files.text_values import cast_texts
+from midstream.connectors.files.text_values import cast_texts, texts_as
 
 Where = Callable[[int], Mapping[str, Any]]
 """Where the record of a number is, for messages."""
@@ -31,6 +31,7 @@ def rows_of_values(columns: Sequence[Sequence[Any]], schema: pa.Schema, where: W
     if not reasons:
         return with_bad_rows(rows, [])
     kept = pa.array([place for place in range(rows.num_rows) if place not in reasons], pa.int64())
+    columns = [column.to_pylist() if isinstance(column, pa.Array) else column for column in columns]
     texts = {place: str({f.name: c[place] for f, c in zip(schema, columns, strict=True)}) for place in reasons}
     return with_bad_rows(
         rows.take(kept), [BadRow(dict(where(place)), texts[place], why) for place, why in sorted(reasons.items())]
@@ -39,6 +40,8 @@ def rows_of_values(columns: Sequence[Sequence[Any]], schema: pa.Schema, where: W
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
     """Values as a column, and of those that are none of its type the reasons."""
+    if isinstance(values, pa.Array):
+        return (values, {}) if values.type == kind else texts_as(values, kind)
     try:
         return _array(values, kind), {}
     except (pa.ArrowException, ValueError, TypeError, OverflowError):

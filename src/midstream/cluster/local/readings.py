@@ -123,7 +123,7 @@ class SourceReading:
 
     def read(self, parts: Parts) -> tuple[pa.Table, Parts]:
         with self._asking:
-            tables = [self.source.rows(span) for span in parts]
+            tables = self.source.tables(parts)
         found = [replace(span, latest=self._latest_of(rows)) for span, rows in zip(parts, tables, strict=True)]
         return pa.concat_tables(tables), found
 

@@ -9,17 +9,18 @@ A position is one of the log, at the end of a transaction: transactions are take
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from midstream.connectors.database import quoted
 from midstream.connectors.postgres import PATIENCE, require_address
 from midstream.connectors.registry import SCHEMA, Option
 from midstream.connectors.source import Position, Positions, Source
-from midstream.connectors.sources.pgoutput import Change, Transaction, Unchanged, transactions
+from midstream.connectors.sources.pgoutput import Changes, decoded
 from midstream.connectors.values import rows_of_values
 from midstream.errors import JobError
 from midstream.inputs.ddl import schema_of_ddl
@@ -28,6 +29,9 @@ PART = "changes"
 
 QUIET_BYTES = 16 * 2**20
 """How much of the log may hold no change of the table before the slot moves on all the same."""
+
+AHEAD = 3
+"""How many times as many changes as a batch takes are asked for: asking begins at the slot, before what is read."""
 
 PEEK = (
     "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, 'proto_version', '1', "
@@ -49,8 +53,8 @@ class PostgresChanges(Source):
         self.url, self.table = url, table
         self.slot = slot or "midstream_" + re.sub(r"\W", "_", table).lower()
         self._schema = schema_of_ddl(schema, f"the schema of table {table}")
-        self._seen: tuple[int, list[Transaction]] = (-1, [])
-        """The transactions that were last asked for, from which position on."""
+        self._seen: tuple[int, int, Changes] | None = None
+        """The changes that were last asked for, from which position on, and up to which."""
         self._connection: Any = None
         require_address(url)
 
@@ -74,17 +78,21 @@ class PostgresChanges(Source):
             ((now,),) = run.execute("SELECT pg_current_wal_flush_lsn() - '0/0'").fetchall()
             found = self._after(run, int(start), limit or 1)
         if limit is None:
-            return int(now) if found or now - int(start) > QUIET_BYTES else start
-        return found[-1].end if found else max(int(start), int(now))
+            return int(now) if len(found.ends) or now - int(start) > QUIET_BYTES else start
+        if not len(found.ends):
+            return max(int(start), int(now))
+        return int(found.positions[limit - 1] if len(found.positions) > limit else found.ends[-1])
 
     def read(self, partition: str, start: Position, end: Position) -> pa.Table:
-        since, found = self._seen
-        if since != start or not found or found[-1].end < int(end):
+        if self._seen is None or not self._seen[0] <= int(start) <= int(end) <= self._seen[1]:
             with self._connected() as run:
-                found = self._after(run, int(start), None, int(end))
-        changes = [(one, change) for one in found if one.end <= int(end) for change in one.changes]
-        columns = [self._column(field, changes) for field in self._schema]
-        return rows_of_values(columns, self._schema, lambda n: {"table": self.table, "position": changes[n][0].end})
+                found = self._peeked(run, int(start), None, int(end))
+        else:
+            found = self._seen[2]
+        found = found.between(int(start), int(end))
+        columns = [self._column(field, found) for field in self._schema]
+        at = found.positions
+        return rows_of_values(columns, self._schema, lambda n: {"table": self.table, "position": int(at[n])})
 
     def require(self, starts: Positions) -> None:
         with self._connected() as run:
@@ -96,15 +104,23 @@ class PostgresChanges(Source):
             if confirmed is not None and confirmed < int(ends[PART]):
                 run.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, _lsn(int(ends[PART]))])
 
-    def _after(self, run: Any, start: int, limit: int | None, until: int | None = None) -> list[Transaction]:
-        """The transactions after a position, about as many as have so many changes, or up to another position."""
+    def _after(self, run: Any, start: int, limit: int) -> Changes:
+        """Transactions after a position, about as many as have so many changes, or more."""
+        if self._seen is not None and self._seen[0] <= start < self._seen[1]:
+            known = self._seen[2].between(start, self._seen[1])
+            if len(known.positions) >= limit:
+                return known
+        return self._peeked(run, start, limit if limit == 1 else limit * AHEAD)
+
+    def _peeked(self, run: Any, start: int, limit: int | None, until: int | None = None) -> Changes:
+        """Asks for the transactions after a position, up to another or to about as many as have so many changes."""
         self._require_at(run, start)
         upto = None if until is None else _lsn(until)
         while True:
             given = run.execute(PEEK, [self.slot, upto, limit, quoted(self.slot)], binary=True).fetchall()
-            found = [one for one in transactions(data for (data,) in given) if one.end > start]
-            if found or limit is None or len(given) < limit:
-                self._seen = start, found
+            found = decoded([data for (data,) in given], self._schema.names).between(start, 2**63 - 1)
+            if len(found.ends) or limit is None or len(given) < limit:
+                self._seen = start, max([start, until or 0, *found.ends[-1:].tolist()]), found
                 return found
             limit *= 4  # the slot is still at a position before the start, and there was no more than what lies between
 
@@ -125,20 +141,18 @@ class PostgresChanges(Source):
                 hint="give the stream another name and slot to read what changes from now on",
             )
 
-    def _column(self, field: pa.Field, changes: Sequence[tuple[Transaction, Change]]) -> list[Any]:
+    def _column(self, field: pa.Field, found: Changes) -> Any:
         """The values of a column in changes; refuses those that are not known."""
         name = field.name
-        if name == "change":
-            return [change.row.get(name, change.kind) for _, change in changes]
-        if name == "changed_at":
-            return [change.row.get(name, one.at) for one, change in changes]
-        values = [change.row.get(name) for _, change in changes]
-        if any(value is Unchanged for value in values):
+        if name not in found.columns:
+            known = {"change": found.kinds, "changed_at": pa.array(found.times).cast(field.type)}
+            return known.get(name, pa.nulls(len(found.positions), pa.string()))
+        if found.unchanged[name].any():
             raise JobError(
                 f"{self.name} do not have {name}, which is stored apart and was not changed",
                 hint=f"ALTER TABLE {quoted(self.table)} REPLICA IDENTITY FULL, then drop the slot to begin again",
             )
-        return _plain(field.type, values)
+        return _plain(field.type, found.columns[name])
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -146,7 +160,9 @@ class PostgresChanges(Source):
         import psycopg
 
         if self._connection is None:
-            self._connection = psycopg.connect(self.url, autocommit=True, connect_timeout=PATIENCE)
+            self._connection = psycopg.connect(
+                self.url, autocommit=True, connect_timeout=PATIENCE, client_encoding="utf8"
+            )
         try:
             yield self._connection
         except psycopg.Error:
@@ -159,7 +175,7 @@ class PostgresChanges(Source):
             connection.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None}
+        return {**self.__dict__, "_connection": None, "_seen": None}
 
 
 def _lsn(position: int) -> str:
@@ -171,10 +187,10 @@ def _lsn(position: int) -> str:
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
-def _plain(kind: pa.DataType, values: list[Any]) -> list[Any]:
+def _plain(kind: pa.DataType, texts: pa.Array) -> pa.Array | list[bytes | None]:
     """Values of a column; what PostgreSQL writes otherwise than others is put into their words."""
-    if pa.types.is_boolean(kind):
-        return [{"t": True, "f": False}.get(value, value) for value in values]
     if pa.types.is_binary(kind):
-        return [bytes.fromhex(value[2:]) if value is not None else None for value in values]
-    return values
+        return [bytes.fromhex(value[2:]) if value is not None else None for value in texts.to_pylist()]
+    if pa.types.is_boolean(kind):
+        return pc.if_else(pc.equal(texts, "t"), "true", pc.if_else(pc.equal(texts, "f"), "false", texts))
+    return texts

@@ -15,6 +15,7 @@ BENCHES: dict[str, str] = {
     "adaptivity-on-spark": "adaptivity_spark:bench_adaptivity_on_spark",
     "calibration": "calibration:bench_calibration",
     "chaos": "chaos:bench_chaos",
+    "connectors": "connectors:bench_connectors",
     "fuzz": "fuzz:bench_fuzz",
     "language": "language:bench_language",
     "local": "local:bench_local",
@@ -33,7 +34,7 @@ BENCHES: dict[str, str] = {
 }
 """Where each benchmark is: `module:function`, the module in this package."""
 
-IN_PARTS = ("calibration", "multikey", "spark-join")
+IN_PARTS = ("calibration", "connectors", "multikey", "spark-join")
 """The benchmarks that can be run in parts; their modules name them in `PARTS`."""
 
 
