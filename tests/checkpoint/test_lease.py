@@ -19,7 +19,7 @@ from midstream.checkpoint import lease as leases
 from midstream.checkpoint import process as processes
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.lease import EXPIRES_AFTER, FOLDER, Lease, seen
-from midstream.checkpoint.machine import Machine, this_machine
+from midstream.checkpoint.process import Machine, this_machine
 from midstream.errors import JobError
 
 HERE = this_machine()

@@ -19,8 +19,8 @@ from tests.checkpoint.making import STATE, flip, pack, same, segment
 
 from midstream.checkpoint import maps
 from midstream.checkpoint.addresses import files_at
-from midstream.checkpoint.entries_format import Reader, Writer
 from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.format import Reader, Writer
 from midstream.checkpoint.packs import (
     ALIGNMENT,
     StateKey,

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from midstream.checkpoint.file_entries import DeadLetterFile
-from midstream.checkpoint.files import Data, Files
+from midstream.checkpoint.files import Data, Files, SideBySide
 from midstream.checkpoint.local_files import LocalFiles
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import name_for
-from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.checkpoint.records import Outputs
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.errors import JobError
-from midstream.job.task.collected import Collected
+from midstream.job.task.kept_tasks import Collected
 from midstream.job.task.reports import Report
 
 

@@ -16,10 +16,10 @@ from tests.job.test_faults import BAD, CAST, CATALOG, GOOD, LATER
 
 import midstream as ms
 from midstream.api import ask
+from midstream.checkpoint.lease import Heartbeat
 from midstream.checkpoint.stops import RunStop, record_error
 from midstream.interface.dashboard.export import exported
 from midstream.interface.dashboard.serving import served
-from midstream.job.heartbeat import Heartbeat
 
 HOSTILE = '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import midstream as ms
-from midstream.job.task.sources import source_elements
+from midstream.job.task.ingest import source_elements
 from midstream.lab.bench import connectors, language, scheduling, sharing
 from midstream.operators.box import Box
 from midstream.operators.elements import concatenate

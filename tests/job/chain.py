@@ -27,19 +27,17 @@ from midstream.cluster.local.embedded import Stream, batches
 from midstream.job.batch import Batch, finished
 from midstream.job.commits import Commits
 from midstream.job.events import QueryAdded
-from midstream.job.flow import committed_batch, concluded
+from midstream.job.flow import committed_batch, concluded, make
 from midstream.job.job import Job
-from midstream.job.making import make
-from midstream.job.needed import needed_columns
 from midstream.job.outputs.results import results_of_query
 from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.moving import Move
 from midstream.job.state import JobState
-from midstream.job.task.exchange import GROUP_BITS
-from midstream.job.task.layout import Layout
+from midstream.job.task.exchange import GROUP_BITS, Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
+from midstream.job.watchers import needed_columns
 from midstream.optimizer.plans import Plan, plan_query
 
 Migrations = Mapping[int, tuple[str, str]]

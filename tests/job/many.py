@@ -15,7 +15,7 @@ from midstream.job.commands.adding import Adding
 from midstream.job.events import QueryAdded, QueryWithdrawn
 from midstream.job.outputs.results import results_of_query
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.task.layout import Layout
+from midstream.job.task.exchange import Layout
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 

@@ -15,8 +15,8 @@ from tests.job.chain import Chain
 
 from midstream.job.batch import Batch, finished
 from midstream.job.slots.moving import Move
+from midstream.job.task.memory import Spill
 from midstream.job.task.reports import Report
-from midstream.job.task.spill import Spill
 
 _POOLS: list[pa.MemoryPool] = []
 """A buffer may outlive the work that made it, and must find its pool when it goes."""

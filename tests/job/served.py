@@ -11,9 +11,9 @@ from typing import Any
 from tests.job.many import Many
 
 from midstream.checkpoint.commands import command_in
+from midstream.checkpoint.lease import Heartbeat
 from midstream.job.commands.forecast import forecast, offered_plans
 from midstream.job.events import MoveCancelled
-from midstream.job.heartbeat import Heartbeat
 from midstream.optimizer.plans import plan_query
 
 

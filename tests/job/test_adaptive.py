@@ -27,7 +27,7 @@ from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.job.adaptivity import ATTENTION
 from midstream.job.commands.accounts import decisions_of, history_of, statistics_of
 from midstream.job.migrations.migrating import wishes
-from midstream.job.task.samples import SampleRequest, Samples, add_samples, sampled
+from midstream.job.task.reports import SampleRequest, Samples, add_samples, sampled
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2)

@@ -19,8 +19,7 @@ from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.status import job_at, status_record
 from midstream.cluster.sessions import Session
 from midstream.interface.jobs.job_file import read_job
-from midstream.job.arriving.attention import late_text
-from midstream.job.outputs.progress import warnings_of
+from midstream.job.outputs.progress import late_text, warnings_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.int64())])

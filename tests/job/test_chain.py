@@ -18,11 +18,10 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint import crash_points
 from midstream.checkpoint.collect import collect
-from midstream.checkpoint.lease import Lease
+from midstream.checkpoint.lease import Heartbeat, Lease
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.job.commands.accounts import history_of, statistics_of
 from midstream.job.events import Scheduled
-from midstream.job.heartbeat import Heartbeat
 from midstream.job.outputs.progress import progress_of
 from midstream.migration.registry import STRATEGIES
 

@@ -10,9 +10,9 @@ from tests.job.test_chain import tables
 from tests.job.test_group_moves import QUERIES, answer, chain_of
 
 import midstream as ms
-from midstream.job import attempts
-from midstream.job.making import make
-from midstream.job.slot_layout import SlotLayout
+from midstream.job import flow
+from midstream.job.circumstances import SlotLayout
+from midstream.job.flow import make
 
 
 class ToEverySlot(SlotLayout):
@@ -39,7 +39,7 @@ def test_copies_are_accounted_for_by_the_owners_alone(name, tmp_path, monkeypatc
         taken.append(sum(rows.num_rows for slot in dealt for rows in slot))
         return run(steps, dealt, count)
 
-    monkeypatch.setattr(attempts, "make", with_copies)
+    monkeypatch.setattr(flow, "make", with_copies)
     monkeypatch.setattr(copied.cluster._slots, "run", counting)
     late = {"A": pa.RecordBatch.from_pylist([{"ts": 0, "k": 1, "v": 1}], schema=inputs["A"].schema)}
     for part in [*parts, late, None]:

@@ -12,7 +12,7 @@ from midstream.checkpoint.collect import collect
 from midstream.checkpoint.lease import Lease
 from midstream.errors import JobError, QueryError
 from midstream.interface.cli.app import app
-from midstream.job.queries.dropping import drop_at_rest, undeclared
+from midstream.job.queries.replacing import drop_at_rest, undeclared
 
 OTHER = "SELECT A.k, COUNT(*) AS n FROM A [RANGE 20] GROUP BY A.k"
 

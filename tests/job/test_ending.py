@@ -17,10 +17,10 @@ from tests.profiles import examples
 import midstream as ms
 from midstream.algebra.declarations import Catalog
 from midstream.api import ask
-from midstream.checkpoint.source_batches import source_batch
+from midstream.checkpoint.manifest import source_batch
 from midstream.errors import JobError
 from midstream.job.ending import finish, is_delivered, release
-from midstream.job.queries.dropping import drop_at_rest
+from midstream.job.queries.replacing import drop_at_rest
 
 COUNT = "SELECT k, COUNT(*) AS n FROM A [RANGE 20] GROUP BY k"
 PLAIN = "SELECT k, v FROM A [RANGE 20]"

@@ -26,7 +26,7 @@ from midstream.checkpoint.process import running_as, this_process
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.simulated.storage import SimulatedFiles, VolatileDisk, insert
 from midstream.errors import MidstreamError
-from midstream.job import compaction
+from midstream.job import commits
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
 QUERIES = {
@@ -46,7 +46,7 @@ def _in_order(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(metrics, "RECENT", 3)
     monkeypatch.setattr(metrics, "TIER", 2)
     monkeypatch.setattr(lists, "MOST_NAMED", 2)
-    monkeypatch.setattr(compaction, "_let_others_first", lambda: None)
+    monkeypatch.setattr(commits, "_let_others_first", lambda: None)
     with running_as(Waiting()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

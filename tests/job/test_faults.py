@@ -15,8 +15,8 @@ from midstream.algebra.declarations import Catalog, ScalarFunction, StreamDeclar
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Fault, SetAside
 from midstream.job.commits import Commits
-from midstream.job.queries.dropping import without_query
-from midstream.job.task import memory_limits
+from midstream.job.queries.replacing import without_query
+from midstream.job.task import memory as memory_limits
 from midstream.job.task.memory import Memory
 from midstream.job.task.step import StageStep
 

@@ -15,15 +15,12 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.errors import InputError, MidstreamError
 from midstream.job import actions, events
 from midstream.job.actions import Action, CallSinks, Collect, Commit, Decide, MoveState, RunSteps
-from midstream.job.arriving.incoming import Incoming
-from midstream.job.flow import Notes, batch_flow
-from midstream.job.making import Circumstances
+from midstream.job.circumstances import Incoming, Position
+from midstream.job.flow import Circumstances, Notes, batch_flow
 from midstream.job.plans.local_plans import resumed
-from midstream.job.position import Position
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState
-from midstream.job.task.exchange import GROUPS
-from midstream.job.task.layout import Layout
+from midstream.job.task.exchange import GROUPS, Layout
 from midstream.job.task.reports import FragmentReport, Report, StreamCounts, Traffic
 from midstream.job.transitions import after
 from midstream.language import parse

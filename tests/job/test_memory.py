@@ -16,9 +16,9 @@ from midstream.checkpoint.collect import collect, garbage
 from midstream.checkpoint.local_files import LocalFiles
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.errors import JobError
-from midstream.job.compaction import Compactor
+from midstream.job.commits import Compactor
 from midstream.job.task import step
-from midstream.job.task.layout import Layout
+from midstream.job.task.exchange import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.sorted_runs import Runs
 

@@ -12,8 +12,8 @@ from tests.job.chain import Chain
 
 from midstream.api import ask
 from midstream.checkpoint.stored_results import in_order
-from midstream.job.task import layout, step
-from midstream.job.task.layout import portions
+from midstream.job.task import exchange, step
+from midstream.job.task.exchange import portions
 from midstream.job.task.sorted_runs import Runs
 from midstream.operators.vectors import numbers_of
 
@@ -66,7 +66,7 @@ def test_results_in_several_pieces_are_ordered_as_in_one():
 
 @pytest.mark.parametrize("limit", [40, 2**31 - 1])
 def test_a_slot_keeps_all_rows_of_a_batch_that_arrives_in_portions(limit, tmp_path, monkeypatch):
-    monkeypatch.setattr(step, "portions", lambda batches, most: layout.portions(in_fives(batches), most, limit))
+    monkeypatch.setattr(step, "portions", lambda batches, most: exchange.portions(in_fives(batches), most, limit))
     rows = batch([f"{i:04d}" for i in range(50)])
     question = ask("SELECT s FROM A [NOW]", {"A": pa.Table.from_batches([rows])})
     chain = Chain(question.plan, question.catalog, tmp_path)

@@ -11,8 +11,8 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint import fetched
 from midstream.checkpoint.check import check
+from midstream.checkpoint.lease import Heartbeat
 from midstream.errors import JobError
-from midstream.job.heartbeat import Heartbeat
 
 
 def test_a_job_on_s3_goes_on_where_it_was_stopped(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from midstream.checkpoint.collect import collect
 from midstream.checkpoint.process import running_as
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.simulated.storage import EVERYTHING, NOTHING, SimulatedFiles, VolatileDisk, at_random, insert
-from midstream.job import compaction
+from midstream.job import commits
 
 QUERY = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"
 STAGES = "SELECT DISTINCT A.v FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v"
@@ -44,7 +44,7 @@ def _in_order(monkeypatch):
     monkeypatch.setattr(metrics, "RECENT", 3)
     monkeypatch.setattr(metrics, "TIER", 2)
     monkeypatch.setattr(lists, "MOST_NAMED", 2)
-    monkeypatch.setattr(compaction, "_let_others_first", lambda: None)
+    monkeypatch.setattr(commits, "_let_others_first", lambda: None)
     with running_as(AtOnce()):
         yield
 

@@ -20,7 +20,7 @@ from midstream.algebra.declarations import MaxAhead
 from midstream.algebra.time import FARTHEST
 from midstream.api import ask
 from midstream.cluster.sessions import Session
-from midstream.job.task.reach import DAY, ENOUGH, Reach, believed, merged, spans_of
+from midstream.job.task.ingest import DAY, ENOUGH, Reach, believed, merged, spans_of
 
 QUERY = "SELECT k FROM A [NOW]"
 STEP = 100

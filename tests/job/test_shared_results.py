@@ -15,10 +15,10 @@ from midstream.checkpoint.collect import collect
 from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import SHARED_RESULTS
+from midstream.checkpoint.outputs import QUERY, read_results
 from midstream.checkpoint.records import Outputs
-from midstream.checkpoint.result_files import QUERY, read_results
-from midstream.job.compaction import write_merged
-from midstream.job.task import results_files
+from midstream.job.commits import write_merged
+from midstream.job.task import results as results_files
 
 ASKED = {
     **{f"q{i}": f"{THREE} AND A.v = {i}" for i in range(3)},

@@ -21,8 +21,8 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.stored_queries import shared_with
 from midstream.inputs import catalog_of
 from midstream.job.events import Scheduled
+from midstream.job.task.kept_tasks import Pool
 from midstream.job.task.memory import Memory
-from midstream.job.task.pool import Pool
 from midstream.job.task.task import Task
 from midstream.operators.join import SymmetricJoin
 from midstream.scheduling import scheduler

@@ -11,7 +11,7 @@ import pytest
 
 import midstream as ms
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.job.arriving.attention import Wait, unexpected, wait_text
+from midstream.job.outputs.progress import Wait, unexpected, wait_text
 
 COUNT = "SELECT count(*) AS n FROM (SELECT k FROM A [TUMBLE 60] UNION ALL SELECT k FROM B [TUMBLE 60]) AS u"
 

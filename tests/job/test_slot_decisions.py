@@ -20,7 +20,7 @@ from midstream.adaptation.group_moves import BalancePolicy
 from midstream.adaptation.scaling import ScalePolicy, SlotRange
 from midstream.api import ask
 from midstream.checkpoint.addresses import files_at
-from midstream.checkpoint.parallel_writes import SideBySide
+from midstream.checkpoint.files import SideBySide
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import job_at, status_record
 from midstream.job.batch import Batch

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.checkpoint.addresses import files_at
+from midstream.job.task.kept_tasks import Pool
 from midstream.job.task.memory import Memory
-from midstream.job.task.pool import Pool
 from midstream.job.task.state_store import StateStore
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState

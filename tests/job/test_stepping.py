@@ -16,10 +16,10 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.distribution.routing import Routing
-from midstream.job.slots import replays
+from midstream.distribution.fragments import Routing
+from midstream.job.slots import pacing
+from midstream.job.slots.pacing import next_step
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
-from midstream.job.slots.stepping import next_step
 
 SCATTERED = [group % 2 for group in range(256)]
 GROUPED = (
@@ -30,8 +30,8 @@ GROUPED = (
 @pytest.fixture
 def small_batches(monkeypatch):
     """A batch carries few rows of state besides its own."""
-    monkeypatch.setattr(replays, "LEAST_WORK", 10)
-    monkeypatch.setattr(replays, "SHARE", 0)
+    monkeypatch.setattr(pacing, "LEAST_WORK", 10)
+    monkeypatch.setattr(pacing, "SHARE", 0)
 
 
 def opened(query: str, inputs: dict, folder: Path, slots: int = 2) -> Chain:

@@ -11,10 +11,9 @@ from tests.job.chain import Chain
 
 from midstream.api import ask
 from midstream.checkpoint.check import check
-from midstream.checkpoint.lease import EXPIRES_AFTER, Lease
+from midstream.checkpoint.lease import EXPIRES_AFTER, Heartbeat, Lease
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import InternalError, JobError
-from midstream.job.heartbeat import Heartbeat
 
 QUERY = "SELECT A.k, A.v FROM A [NOW]"
 STAGES = "SELECT DISTINCT A.v FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v"

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.checkpoint.believed_time import CONFIRMED_AFTER, LONGEST_REST, TOLERANCE, BelievedTime
-from midstream.checkpoint.process import Process, this_process
+from midstream.checkpoint.process import CONFIRMED_AFTER, LONGEST_REST, TOLERANCE, BelievedTime, Process, this_process
 
 ZERO = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 YEAR = 365 * 86400.0

@@ -13,8 +13,7 @@ from tests.operators.columns import AWKWARD, NESTED, random_columns, rows_of
 
 from midstream.algebra.semantics.values import row_identity, row_order
 from midstream.errors import InternalError
-from midstream.operators.ordering import group_rows, total_order
-from midstream.operators.sorting import order_by
+from midstream.operators.ordering import group_rows, order_by, total_order
 
 seeds = st.integers(0, 2**32)
 

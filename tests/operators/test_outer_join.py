@@ -17,7 +17,7 @@ from midstream.algebra.windows import Hop
 from midstream.operators import outer_join
 from midstream.operators.elements import Elements
 from midstream.operators.outer_join import OuterJoin
-from midstream.operators.state import grouping
+from midstream.operators.state import segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import sweep, uncovered
 
@@ -122,7 +122,7 @@ def test_keys_whose_hashes_are_equal_do_not_meet(kind, left, right, residual):
         return np.zeros(len(columns[0]), np.uint64)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(grouping, "hash_columns", same_for_all)
+        patched.setattr(segment, "hash_columns", same_for_all)
         works = made(kind, residual=residual)
         found = snapshots(run(works, left, right, [10, 20, 30]))
     assert found == expected(kind, left, right, residual, False)

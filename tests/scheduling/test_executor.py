@@ -12,8 +12,8 @@ import midstream as ms
 from midstream.api import ask
 from midstream.cluster.local.embedded import Stream, batches
 from midstream.cluster.local.live_query import Release
-from midstream.job.task.result_table import result_table
-from midstream.job.task.sources import reached, source_elements
+from midstream.job.task.ingest import reached, source_elements
+from midstream.job.task.results import result_table
 from midstream.operators.base import Operator
 from midstream.operators.box import Box, Output
 from midstream.operators.elements import Elements

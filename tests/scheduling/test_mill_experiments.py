@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from midstream.job.task.sources import reached
+from midstream.job.task.ingest import reached
 from midstream.lab.experiments import mill_registers
 from midstream.lab.experiments.mill_arcs import mill_arcs
 from midstream.lab.experiments.mill_burstiness import mill_burstiness

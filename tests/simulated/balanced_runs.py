@@ -15,8 +15,8 @@ from midstream.algebra.physical import Source, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
 from midstream.cluster.simulated import Disk, Link, Simulation
-from midstream.job.task.result_table import result_table
-from midstream.job.task.sources import source_elements
+from midstream.job.task.ingest import source_elements
+from midstream.job.task.results import result_table
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, routing_keys
 from midstream.lab.papers.partitioned_load_balancing.legality import memory
 from midstream.lab.papers.partitioned_load_balancing.managing import Managing

@@ -15,8 +15,8 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.cluster.spark.plain_files import PlainFiles
 from midstream.inputs import NamedSource, StreamSettings
-from midstream.job.arriving.incoming import Incoming
-from midstream.job.task.layout import PORT, Layout
+from midstream.job.circumstances import Incoming
+from midstream.job.task.exchange import PORT, Layout
 
 COLUMNS = pa.schema([("ts", pa.int64()), ("k", pa.string()), ("x", pa.float32()), ("unused", pa.date32())])
 NEEDED = ["ts", "k", "x"]

@@ -19,14 +19,14 @@ import midstream as ms
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.expressions import Expression
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.cluster.spark import cluster as spark_cluster
+from midstream.cluster.spark import cluster
 from midstream.cluster.spark import push_down as push_down_module
 from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.cluster.spark.push_down import PushDown, selection_lines, selections
 from midstream.errors import InputError
 from midstream.inputs import declare
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.task.layout import PORT
+from midstream.job.task.exchange import PORT
 from midstream.job.task.reports import Report
 from midstream.lab.fuzz.cases import random_case
 from midstream.lab.fuzz.choices import Choices
@@ -295,7 +295,7 @@ def test_nobody_can_tell_that_spark_selected(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(PushDown, "account", noted)
     pushed = journal(spark, tmp_path / "pushed", feeds, **declared)
     assert seen and all(push.conditions for push in seen)
-    monkeypatch.setattr(spark_cluster, "push_down", lambda *_: PushDown({}, {}, {}))
+    monkeypatch.setattr(cluster, "push_down", lambda *_: PushDown({}, {}, {}))
     assert pushed == journal(spark, tmp_path / "plain", feeds, **declared)
     assert pushed["counts"][0] == {"A": 11, "B": 5}
     assert pushed["dead"] and pushed["results"]

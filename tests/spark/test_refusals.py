@@ -18,8 +18,8 @@ from midstream.checkpoint import local_files
 from midstream.checkpoint.collect import collect, garbage
 from midstream.checkpoint.failures import storage_refusal
 from midstream.errors import JobError
-from midstream.job.compaction import Compactor
-from midstream.job.task import spill
+from midstream.job.commits import Compactor
+from midstream.job.task import memory as spill
 from midstream.job.task.memory import Memory
 
 QUERY = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"

@@ -25,11 +25,10 @@ from midstream.cluster.spark.environment import is_one_process
 from midstream.cluster.spark.pace import Pace
 from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, USUAL_ON_ONE_MACHINE, SmallBatches, most_bytes
 from midstream.errors import JobError
-from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import RunOptions
-from midstream.job.slot_layout import SlotLayout
+from midstream.job.circumstances import Incoming, SlotLayout
+from midstream.job.task.exchange import PORT
 from midstream.job.task.in_place import Arrivals
-from midstream.job.task.layout import PORT
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, StreamCounts
 

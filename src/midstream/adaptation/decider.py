@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from midstream.algebra.quantities import plural
+from midstream.algebra.time import plural
 
 Change = TypeVar("Change")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.adaptation.decider import Candidate, Caution, Worth
-from midstream.algebra.quantities import plural
+from midstream.algebra.time import plural
 from midstream.distribution.balancing import GAIN, PATIENCE, balanced, skew, slot_loads
 from midstream.distribution.move_costs import MoveCost, Moved, Prices, costs_text, in_all, predict_all
 

@@ -25,8 +25,8 @@ from midstream.adaptation.decider import (
 )
 from midstream.adaptation.migration_cost import migration_cost
 from midstream.adaptation.policy import Policy
-from midstream.algebra.quantities import amount, length, rate, work
 from midstream.algebra.statistics import Statistics
+from midstream.algebra.time import amount, length, rate, work
 from midstream.html import escaped, section
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from midstream.adaptation.decider import Candidate, Caution
-from midstream.algebra.quantities import plural
+from midstream.algebra.time import plural
 from midstream.errors import JobError
 
 _RANGE = re.compile(r"\s*(\d+)\s*\.\.\s*(\d+)\s*")

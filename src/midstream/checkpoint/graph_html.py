@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from midstream.algebra.quantities import amount, length, size
-from midstream.algebra.time import TimeDomain
+from midstream.algebra.time import TimeDomain, amount, length, size
 from midstream.checkpoint.stored import PlanGraph, StoredMigration, StoredQuery
 from midstream.html import Branch, Mark, drawn, escaped, preformatted, section, side_by_side, table, trees
 from midstream.optimizer.plan_html import shapes_html

@@ -15,12 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.addresses import files_at
-from midstream.checkpoint.envelope import damaged, seal, unseal
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.origin import Origin
-from midstream.checkpoint.records_format import read, written
+from midstream.checkpoint.format import damaged, read, seal, unseal, written
+from midstream.checkpoint.inspect import tick
+from midstream.checkpoint.lists import results_of
+from midstream.checkpoint.manifest import Manifest, Origin
+from midstream.checkpoint.outputs import rows_between
+from midstream.checkpoint.retention import kept_from
 from midstream.errors import MidstreamError
 
 FOLDER = "deliveries"
@@ -142,3 +146,31 @@ def _is_beside(origin: Origin, files: Files) -> bool:
         return known is not None and known.origin.identity == origin.identity and known.origin.is_of(there)
     except (MidstreamError, OSError):  # what cannot be looked at may be gone
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSink:
+    """A sink of a query: it has had the results that start before `until`, and of later ones it is owed some."""
+
+    name: str
+    until: int | None
+    owed: int
+
+
+def sinks_by_query(files: Files, manifest: Manifest) -> dict[str, tuple[StoredSink, ...]]:
+    """The sinks that the record of deliveries knows, by the name of their query."""
+    known = Ledger.stored(files)
+    found: dict[str, tuple[StoredSink, ...]] = {}
+    for (query, name), record in sorted(known.sinks.items()) if known is not None else ():
+        # A sink that has had nothing yet does not know the identity of its query.
+        if record.identity in ("", manifest.account(query).identity):
+            sink = StoredSink(name, tick(record.until), _owed(files, manifest, record))
+            found[query] = (*found.get(query, ()), sink)
+    return found
+
+
+def _owed(files: Files, manifest: Manifest, record: Delivered) -> int:
+    since = max(record.until, kept_from(manifest, record.query))
+    until = manifest.released.get(record.query, BEGINNING)
+    later = (file for file in results_of(files, manifest, record.query) if file.last_from >= since)
+    return rows_between(files, later, since, until)

@@ -12,9 +12,9 @@ from dataclasses import astuple
 from functools import lru_cache
 from typing import Any
 
-from midstream.checkpoint.envelope import damaged, seal, unseal
 from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile, SourceFile, Superseded
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.format import damaged, seal, unseal
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import LISTS, name_for
 

@@ -6,16 +6,28 @@ and its files can go on from there; a step is a function of it and the batch's r
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from midstream.checkpoint.entries_format import Reader, Writer
-from midstream.checkpoint.envelope import Ready, damaged, list_text, object_text, seal, unseal
 from midstream.checkpoint.file_entries import ListFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.format import (
+    Reader,
+    Ready,
+    Writer,
+    damaged,
+    list_text,
+    object_text,
+    read,
+    seal,
+    unseal,
+    written,
+)
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import Asked, Outputs, QueryAccount, Settings, Slots, Streams
-from midstream.checkpoint.records_format import read, written
 
 FORMAT_VERSION = 1
 """The format that this version of Midstream writes."""
@@ -180,3 +192,85 @@ def _manifest(parsed: dict[str, Any]) -> Manifest:
 
 def _in_order(numbered: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return sorted(numbered.items(), key=lambda item: int(item[0]))
+
+
+MARK = "deliveries/mark"
+"""The file by which a checkpoint is told from its copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The identity of a checkpoint, the history that it continues, where it was last, and what its mark was like."""
+
+    identity: str
+    history: str
+    place: str
+    mark: str | None = None
+
+    @staticmethod
+    def new(files: Files) -> Origin:
+        """The origin of a checkpoint that continues nothing."""
+        identity = this_process().token(6)
+        return Origin(identity, identity, files.uri, _marked(files))
+
+    def is_of(self, files: Files) -> bool:
+        """Whether the files are those that the origin was made for, wherever they were moved."""
+        mark = files.fingerprint(MARK)
+        return mark == self.mark and (mark is not None or self.place == files.uri)
+
+    def moved(self, files: Files) -> Origin:
+        """The same origin, at the place where the files are now."""
+        return self if self.place == files.uri else replace(self, place=files.uri)
+
+    def copied(self, files: Files, beside: bool) -> Origin:
+        """The origin of files that are a copy of those that this one was made for; `beside` them or in their place."""
+        new = Origin.new(files)
+        return new if beside else replace(new, history=self.history)
+
+
+def _marked(files: Files) -> str | None:
+    files.write_atomic(MARK, this_process().token(6).encode(), point="deliveries")
+    return files.fingerprint(MARK)
+
+
+def identified(manifest: Manifest, before: Manifest | None) -> Manifest:
+    """A batch's manifest in which every query has an identity: that which it had, or a new one."""
+    accounts = dict(manifest.accounts)
+    for name, entry in manifest.queries.items():
+        known = None if before is None else before.account(name).identity
+        accounts[name] = replace(manifest.account(name), identity=known or _new(entry, manifest.batch_id))
+    return replace(manifest, accounts=accounts)
+
+
+def name_of_identity(manifest: Manifest, identity: str) -> str | None:
+    """The name under which a manifest has the query of an identity."""
+    return next((name for name, account in manifest.accounts.items() if account.identity == identity), None)
+
+
+def _new(entry: QueryEntry, batch_id: int) -> str:
+    content = f"{entry.cql}\0{entry.emit_every}\0{batch_id}"
+    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+
+
+def source_batch(manifest: Manifest | None) -> int:
+    """The batch of the source whose rows were taken in last; -1 if there was none."""
+    if manifest is None:
+        return -1
+    number = manifest.streams.source_batch
+    return manifest.batch_id if number is None else number
+
+
+def own_batches(manifest: Manifest | None) -> int:
+    """How many batches of our own came after that of the source."""
+    return 0 if manifest is None else manifest.streams.own_batches
+
+
+def counted(before: Manifest | None, number: int) -> dict[str, int]:
+    """What the manifest after another says of batches, if it takes in a batch of the source, or is one of our own."""
+    return {"source_batch": number, "own_batches": own_batches(before) + 1 if number == source_batch(before) else 0}
+
+
+def of_our_own(before: Manifest, content: Manifest) -> Manifest:
+    """A manifest of our own that comes after another, with some content."""
+    numbered = content.with_streams(**counted(before, source_batch(before)))
+    return replace(numbered, batch_id=before.batch_id + 1, offsets=before.offsets)

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from midstream.checkpoint.envelope import Fixed, damaged
 from midstream.checkpoint.file_entries import MetricsFile, Superseded
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.format import Fixed, damaged
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import METRICS, name_for
 

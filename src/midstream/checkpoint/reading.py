@@ -16,18 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
-from midstream.algebra.quantities import plural
+from midstream.algebra.time import plural
 from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.latency import latencies
 from midstream.checkpoint.lease import Holder, likely_holder
+from midstream.checkpoint.ledger import StoredSink, sinks_by_query
 from midstream.checkpoint.lists import dead_letters_of, results_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import Rates, metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.outputs import open_output
-from midstream.checkpoint.owed import StoredSink, sinks_by_query
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.request_log import waiting_requests

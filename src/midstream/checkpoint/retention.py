@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from midstream.algebra.quantities import instant
-from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_TIME, ticks
+from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_TIME, instant, ticks
 from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, read_list, results_of

@@ -21,10 +21,8 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from midstream.checkpoint.failures import MissingFile
-from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.parallel_writes import begin, wait_for
-from midstream.checkpoint.source_batches import source_batch
+from midstream.checkpoint.files import Files, begin, wait_for
+from midstream.checkpoint.manifest import Manifest, source_batch
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 

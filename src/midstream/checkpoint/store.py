@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.failures import AlreadyThere, MissingFile
-from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.files import Files, begin, wait_for
+from midstream.checkpoint.manifest import Manifest, source_batch
 from midstream.checkpoint.names import batch_of
-from midstream.checkpoint.parallel_writes import begin, wait_for
-from midstream.checkpoint.source_batches import source_batch
 from midstream.errors import JobError
 
 MANIFESTS = "manifests"

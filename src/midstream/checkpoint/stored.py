@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from midstream.algebra.quantities import instant
-from midstream.algebra.time import TimeDomain
+from midstream.algebra.time import TimeDomain, instant
 from midstream.checkpoint.inspect import StoredState
 from midstream.checkpoint.manifest import QueryEntry
 from midstream.checkpoint.records import Fault, QueryAccount

@@ -16,8 +16,8 @@ from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import results_of
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.outputs import read_results
 from midstream.checkpoint.plan_graphs import schema_of_record
-from midstream.checkpoint.result_files import read_results
 from midstream.checkpoint.retention import kept_from, warn_of_removed
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, QueryError

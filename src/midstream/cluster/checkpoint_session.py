@@ -36,6 +36,7 @@ from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.batch import TICKS
+from midstream.job.circumstances import is_finished
 from midstream.job.commands.accounts import links_after, waits_of
 from midstream.job.commands.adding import Adding
 from midstream.job.commands.arrival import Arrival
@@ -44,17 +45,15 @@ from midstream.job.commands.rewording import DeclaredQuery, Text, verdicts
 from midstream.job.commits import Commits
 from midstream.job.ending import finish, release
 from midstream.job.events import ErrorPolicySet, MoveCancelled, Scheduled, StreamsArrive
-from midstream.job.finished import is_finished
 from midstream.job.job import Job
-from midstream.job.outputs.announcing import Progress
 from midstream.job.outputs.delivery import Sink
+from midstream.job.outputs.progress import Progress
 from midstream.job.queries.changed_functions import fingerprints
 from midstream.job.queries.faults import on_error_of
 from midstream.job.queries.running_query import Beginning
 from midstream.job.queries.verdict import Verdict
-from midstream.job.slots.links import Located
 from midstream.job.slots.relocation import require_slots
-from midstream.job.slots.sites import home_of, require_fixed, require_home, require_slots_of_sites, sites_of
+from midstream.job.slots.sites import Located, home_of, require_fixed, require_home, require_slots_of_sites, sites_of
 from midstream.job.slots.slot_decisions import deciders
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory

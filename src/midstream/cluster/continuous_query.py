@@ -10,8 +10,8 @@ import pyarrow as pa
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.physical import render_physical
-from midstream.algebra.quantities import size
 from midstream.algebra.statistics import Statistics
+from midstream.algebra.time import size
 from midstream.checkpoint.plotting import change_of_record, plot_results
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.checkpoint.subscriptions import Subscription

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from midstream.algebra.time import TimeDomain, ticks
 from midstream.errors import JobError, MidstreamError
+from midstream.job.commits import PutOff
 from midstream.job.ending import release_in_turn
 from midstream.job.job import Job
-from midstream.job.turns import PutOff
 
 QUIET = 1.0
 """After how many seconds without a batch a source is idle, unless its trigger is longer."""

@@ -168,7 +168,7 @@ class Query(ContinuousQuery):
         """All results released so far, in order, in this process."""
         job = self._job
         if job.manifest is None:
-            from midstream.job.task.result_table import result_table
+            from midstream.job.task.results import result_table
 
             return result_table(self._running.plan, None)
         return results_of_query(job.files, job.manifest, self.name, self._running.plan)

@@ -15,20 +15,20 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog
+from midstream.checkpoint.lease import Heartbeat
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
+from midstream.job.circumstances import is_finished
 from midstream.job.commands.rewording import DeclaredQuery, Text
 from midstream.job.commits import Commits
 from midstream.job.events import QueriesForgotten, QueryLeftOut, SettingsChanged
-from midstream.job.finished import is_finished
-from midstream.job.heartbeat import Heartbeat
 from midstream.job.job import Job
 from midstream.job.queries.changed_functions import ChangedFunctions, functions_record, require_same_functions
 from midstream.job.queries.declared import require_same_streams
-from midstream.job.queries.dropping import cannot_go_on, undeclared, without_query
-from midstream.job.task.layout import Layout
+from midstream.job.queries.replacing import cannot_go_on, undeclared, without_query
+from midstream.job.task.exchange import Layout
 from midstream.language import parse
 from midstream.optimizer.sites.links import links_to_json
 

@@ -12,9 +12,9 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.lease import LostLease
 from midstream.cluster.backend import Backend, Input
 from midstream.errors import ClusterError, JobError
+from midstream.job.circumstances import require_unfinished
 from midstream.job.commands.arrival import Arrival
 from midstream.job.ending import finish, is_delivered
-from midstream.job.finished import require_unfinished
 from midstream.job.job import Job
 from midstream.job.queries.running_query import RunningQuery
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import AlreadyThere
-from midstream.checkpoint.parquet import parquet_bytes
+from midstream.checkpoint.outputs import parquet_bytes
 from midstream.connectors.digest import digest_of
 from midstream.connectors.environment import hidden
 from midstream.connectors.forms import between

@@ -12,8 +12,7 @@ from typing import cast
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column
-from midstream.distribution.fragments import Fragment, Key, Received, Route, Staged, leaves
-from midstream.distribution.key_classes import class_received
+from midstream.distribution.fragments import Fragment, Key, Received, Route, Staged, class_received, leaves
 from midstream.distribution.parts_of_keys import Mergeable, is_mergeable, keys_met, keys_of, merged_over, partial_of
 from midstream.distribution.staging import receive, renumbered, with_readers
 

@@ -6,12 +6,22 @@ that reads it; a source is read where its stream's rows arrive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from midstream.algebra.expressions import Column
 from midstream.algebra.partition import Partition
-from midstream.algebra.physical import PhysicalNode, Source, render_physical, walk_physical, with_inputs
+from midstream.algebra.physical import (
+    Compute,
+    PhysicalNode,
+    Source,
+    render_physical,
+    replaced,
+    walk_physical,
+    with_inputs,
+)
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, WindowName
 from midstream.algebra.time import TimeDomain
 
@@ -181,3 +191,120 @@ def _partition(leaf: Source, staged: Staged, bits: int) -> Partition | None:
     if not key or not set(key) <= set(leaf.schema.names):
         return None
     return Partition(frozenset([key]), bits, not isinstance(leaf, Received) or leaf.route.arrival)
+
+
+ARRIVAL = ""
+"""The class of rows as they arrive, and of all that has none of its own."""
+
+
+def with_key_classes(fragments: Sequence[Fragment]) -> tuple[Fragment, ...]:
+    """The fragments of a plan, with the class of each exchange in its route."""
+    received = {fragment.number: fragment.received for fragment in fragments}
+    readers = Counter(leaf.fragment for several in received.values() for leaf in several)
+    found = {f.number: _class_of(f, received[f.number], readers) for f in fragments}
+    travelling = {leaf.fragment: (found[number], leaf) for number, several in received.items() for leaf in several}
+    return tuple(_named(f, found[f.number], travelling.get(f.number)) for f in fragments)
+
+
+def key_classes(staged: Staged) -> tuple[str, ...]:
+    """The classes of a plan's exchanges, sorted."""
+    return tuple(sorted({f.route.key_class for f in staged.fragments} - {ARRIVAL}))
+
+
+def class_received(fragment: Fragment) -> str:
+    """The class by which what a fragment reads is dealt."""
+    return next((leaf.route.key_class for leaf in fragment.received if leaf.route.key_class), ARRIVAL)
+
+
+def in_words(key_class: str) -> str:
+    """A class as people read it.
+
+    >>> in_words("B.y = C.y"), in_words(ARRIVAL)
+    ('by B.y = C.y', 'as rows arrive')
+    """
+    return f"by {key_class}" if key_class else "as rows arrive"
+
+
+def _named(fragment: Fragment, received: str, sent: tuple[str, Received] | None) -> Fragment:
+    route = fragment.route if sent is None else _leaf(sent[1], sent[0]).route
+    if not received:
+        return replace(fragment, route=route)
+    plan = replaced(fragment.plan, lambda node: _leaf(node, received) if isinstance(node, Received) else None)
+    return replace(fragment, route=route, plan=plan)
+
+
+def _leaf(leaf: Received, key_class: str) -> Received:
+    if not leaf.route.key or not key_class:
+        return leaf
+    return replace(leaf, route=replace(leaf.route, key_class=key_class, key_text=_key_text(leaf)))
+
+
+def _class_of(fragment: Fragment, received: Sequence[Received], readers: Mapping[int, int]) -> str:
+    keyed = [leaf for leaf in received if leaf.route.key]
+    if any(leaf.route.arrival or leaf.route.slots or readers[leaf.fragment] > 1 for leaf in keyed):
+        return ARRIVAL
+    if keyed and any(isinstance(node, OneWayJoin | KeptWindow) for node in walk_physical(fragment.plan)):
+        return ARRIVAL
+    return " = ".join(sorted({_key_text(leaf) for leaf in keyed}))
+
+
+def _key_text(leaf: Received) -> str:
+    return ", ".join(_column_text(leaf.producer, name) for name in leaf.route.key or ())
+
+
+def _column_text(node: PhysicalNode, column: str) -> str:
+    """A column by the name that it has in its stream, as far as it is one of a stream."""
+    match node:
+        case Received(producer=below):
+            return _column_text(below, column)
+        case Source(stream=stream):
+            return f"{stream.name}.{column.removeprefix(f'{stream.alias}.')}"
+        case Compute(input=below, columns=columns):
+            plain = {c.name: c.expression.name for c in columns if isinstance(c.expression, Column)}
+            return _column_text(below, plain[column]) if column in plain else column
+    for child in node.inputs:
+        if column in child.schema.names:
+            return _column_text(child, column)
+    return column
+
+
+Table = tuple[int, ...]
+"""The slot of each partition group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """The slot of each partition group, how many slots there are, and what made it so.
+
+    `groups` is the table of what arrives, and of all key classes but those that are dealt `apart`.
+    """
+
+    groups: Table
+    slots: int
+    trigger: str = ""
+    protocol: str = "mslb"
+    reason: str = ""
+    """By which balancing protocol groups come to be so, and why by that one, if it was chosen."""
+    apart: Mapping[str, Table] = field(default_factory=dict)
+
+    def table(self, key_class: str) -> Table:
+        """The slots of a key class.
+
+        >>> Routing((0, 1), 2, apart={"B.y": (1, 1)}).table("B.y")
+        (1, 1)
+        """
+        return self.apart.get(key_class, self.groups)
+
+    def deals_as(self, other: Routing) -> bool:
+        """Whether all groups of all classes are in the same slots.
+
+        >>> Routing((0, 1), 2, apart={"B.y": (0, 1)}).deals_as(Routing((0, 1), 2))
+        True
+        """
+        return all(mine == its for _, mine, its in self.beside(other))
+
+    def beside(self, other: Routing) -> Iterator[tuple[str, Table, Table]]:
+        """The tables of what arrives and of all classes that one of two routings deals apart, in both."""
+        yield "", self.groups, other.groups
+        for key_class in sorted({*self.apart, *other.apart}):
+            yield key_class, self.table(key_class), other.table(key_class)

@@ -26,9 +26,8 @@ from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.distinct import CoverageState
 from midstream.operators.elements import Elements, empty_elements, rows_without_columns
 from midstream.operators.sequence import FollowedBy
-from midstream.operators.state.grouping import Grouping
 from midstream.operators.state.portions import parts_by_hash, slices
-from midstream.operators.state.segment import Segment
+from midstream.operators.state.segment import Grouping, Segment
 from midstream.operators.state.sorted_state import SortedState
 
 StateName = tuple[str, Key]

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from midstream.algebra import physical as p
 from midstream.algebra.partitioning import keys_above
-from midstream.distribution.fragments import Fragment, Key, Received, Route
-from midstream.distribution.key_classes import class_received
+from midstream.distribution.fragments import Fragment, Key, Received, Route, class_received
 
 
 @dataclass(frozen=True, slots=True)

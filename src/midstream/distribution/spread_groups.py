@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from midstream.algebra import physical as p
-from midstream.distribution.fragments import Fragment, Received, Route, Staged
-from midstream.distribution.key_classes import class_received, in_words
+from midstream.distribution.fragments import Fragment, Received, Route, Staged, class_received, in_words
 from midstream.distribution.moves import StateName, input_of
 from midstream.errors import JobError
 from midstream.migration.contents import held_states

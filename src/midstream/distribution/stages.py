@@ -15,8 +15,7 @@ from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression
 from midstream.algebra.physical.routed import RoutedJoin
 from midstream.distribution.divided_classes import divided
-from midstream.distribution.fragments import ONE_SLOT, STAY, Key, Received, Route, Staged, leaves
-from midstream.distribution.key_classes import ARRIVAL
+from midstream.distribution.fragments import ARRIVAL, ONE_SLOT, STAY, Key, Received, Route, Staged, leaves
 from midstream.distribution.parts_of_keys import has_means, is_mergeable, merged_over, partial_of
 from midstream.distribution.routed_cutting import routed_pieces
 from midstream.distribution.staging import Part, receive, staged

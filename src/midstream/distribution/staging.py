@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from midstream.algebra import physical as p
 from midstream.algebra.physical.routed import KeptWindow, Ways
-from midstream.distribution.fragments import STAY, Fragment, Received, Route, Staged, leaves
-from midstream.distribution.key_classes import with_key_classes
+from midstream.distribution.fragments import STAY, Fragment, Received, Route, Staged, leaves, with_key_classes
 
 
 @dataclass(slots=True)

@@ -19,8 +19,7 @@ from midstream.algebra.declarations import (
 from midstream.algebra.names import check_name
 from midstream.algebra.time import TimeDomain, ticks
 from midstream.errors import InputError
-from midstream.inputs.frames import table_of
-from midstream.inputs.plain import plain_schema
+from midstream.inputs.frames import plain_schema, table_of
 
 Duration = int | float | str | dt.timedelta
 Format = str | object

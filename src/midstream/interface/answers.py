@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from midstream.algebra.quantities import amount, length, plural, seconds, size
-from midstream.algebra.time import TimeDomain
+from midstream.algebra.time import TimeDomain, amount, length, plural, seconds, size
 from midstream.checkpoint.commands import (
     Adapt,
     AddQuery,

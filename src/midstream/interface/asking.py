@@ -49,13 +49,13 @@ def is_at_rest(store: CheckpointStore, command: Command) -> bool:
 
 
 def _dropped(store: CheckpointStore, command: DropQuery) -> dict[str, Any]:
-    from midstream.job.queries.dropping import drop_at_rest
+    from midstream.job.queries.replacing import drop_at_rest
 
     return {"query": command.query, "batch": drop_at_rest(store, command.query).batch_id}
 
 
 def _resumed(store: CheckpointStore, command: ResumeQuery) -> dict[str, Any]:
-    from midstream.job.queries.dropping import resume_at_rest
+    from midstream.job.queries.replacing import resume_at_rest
 
     return {"query": command.query, "batch": resume_at_rest(store, command.query).batch_id}
 

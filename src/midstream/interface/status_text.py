@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from midstream.algebra.quantities import amount, instant, moment, plural, seconds
-from midstream.algebra.time import TimeDomain
+from midstream.algebra.time import TimeDomain, amount, instant, moment, plural, seconds
+from midstream.checkpoint.ledger import StoredSink
 from midstream.checkpoint.metrics import Rates
-from midstream.checkpoint.owed import StoredSink
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.stops import stop_lines

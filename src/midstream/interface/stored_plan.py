@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.algebra.quantities import size
+from midstream.algebra.time import size
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored import PlanGraph
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from midstream.adaptation.policy import Policy
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.routing import Routing
+from midstream.distribution.fragments import Routing
 from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import Move

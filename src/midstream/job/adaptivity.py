@@ -27,9 +27,8 @@ from midstream.checkpoint.names import query_of
 from midstream.errors import MidstreamError
 from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.links import link_seconds
-from midstream.job.task.reports import Report
-from midstream.job.task.samples import SampleRequest
+from midstream.job.slots.sites import link_seconds
+from midstream.job.task.reports import Report, SampleRequest
 from midstream.optimizer.plans import Plan, plan_query
 
 if TYPE_CHECKING:

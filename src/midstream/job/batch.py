@@ -14,19 +14,15 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.process import this_process
 from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed_cutting import probed_windows
-from midstream.job.arriving.incoming import Incoming
+from midstream.job.circumstances import Incoming, Position, SlotLayout
 from midstream.job.lanes import Dealing, RunningLane
-from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
-from midstream.job.slot_layout import SlotLayout
-from midstream.job.task.exchange import Delivery
+from midstream.job.task.exchange import Delivery, Layout
 from midstream.job.task.in_place import Arrivals, arrivals
-from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
-from midstream.job.task.reports import Report, require_all
-from midstream.job.task.samples import SampleRequest
+from midstream.job.task.reports import Report, SampleRequest, require_all
 from midstream.job.task.step import StageStep
 from midstream.job.task.stream_reading import StreamReading
 from midstream.job.task.works import NOT_APART, Apart, BySlot, FragmentWork, MigrationWork, TaskWork

@@ -12,7 +12,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.job.batch import Batch
 from midstream.job.slots.moving import Move
-from midstream.job.task.layout import Layout
+from midstream.job.task.exchange import Layout
 from midstream.job.task.reports import Report
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan

@@ -2,31 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from midstream.checkpoint.believed_time import BelievedTime
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from midstream.checkpoint.collect import collect
-from midstream.checkpoint.files import Files
-from midstream.checkpoint.lease import LostLease
+from midstream.checkpoint.files import Files, wait_for
+from midstream.checkpoint.lease import Heartbeat, LostLease
 from midstream.checkpoint.lists import shorten
-from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.merging import adopt
+from midstream.checkpoint.manifest import Manifest, identified, own_batches
+from midstream.checkpoint.merging import AnyMerge, Made, SharedMerge, adopt, due
 from midstream.checkpoint.metrics import completed, remember
-from midstream.checkpoint.origin import identified
-from midstream.checkpoint.released_results import counted, must_be_read, still_waiting
+from midstream.checkpoint.names import DEAD_LETTERS, RESULTS, name_for
+from midstream.checkpoint.outputs import QUERY, checksum_of, counted, must_be_read, read_whole, still_waiting
+from midstream.checkpoint.process import BelievedTime, this_process
 from midstream.checkpoint.retention import Retention, carried
-from midstream.checkpoint.source_batches import own_batches
 from midstream.checkpoint.stops import RunStop, record_error
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.errors import JobError, MidstreamError
 from midstream.job.batch import Batch
-from midstream.job.compaction import Compactor
-from midstream.job.heartbeat import Heartbeat
 from midstream.job.outputs.progress import metrics_row, progress_of
+from midstream.job.task.memory import ParquetSpool
+from midstream.job.task.results import shared_parquet
 from midstream.operators.vectors import Numbers
+
+log = logging.getLogger(__name__)
+
+HELD = 64 * 2**20
+"""How many bytes a merge holds before it writes a row group."""
+
+
+class Compactor:
+    """One round of merges at a time, in a thread of its own."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.round: Future[None] | None = None
+        self.done: list[tuple[AnyMerge, Made]] = []
+
+    def begin(self, manifest: Manifest) -> None:
+        """Starts a round on what the manifest names, if something is due and no round is under way."""
+        if self.round is not None:
+            return
+        merges = due(manifest, manifest.batch_id)
+        if merges:
+            self.round = this_process().aside(partial(self._run, merges, manifest.batch_id + 1), "midstream-merge")
+
+    def take(self, wait: bool = False) -> list[tuple[AnyMerge, Made]]:
+        """What the last round has merged, once it has ended; waits for its end if asked to."""
+        if self.round is None or not (wait or self.round.done()):
+            return []
+        wait_for([self.round])
+        self.round, done, self.done = None, self.done, []
+        return done
+
+    def _run(self, merges: Sequence[AnyMerge], batch_id: int) -> None:
+        done: list[tuple[AnyMerge, Made]] = []
+        _let_others_first()
+        try:
+            for merge in merges:
+                done.append((merge, merge.merged(*write_merged(self.files, merge, batch_id))))
+        except (MidstreamError, pa.ArrowException, OSError) as error:
+            log.warning("small files stay as they are for now: %s", error)
+        self.done = done
+
+
+def _let_others_first() -> None:
+    """Lowers this thread's priority below that of batches; only Linux has priorities of single threads."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # some containers forbid it, and merging matters more
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> tuple[str, int, int]:
+    """Writes one file with the rows of all; gives its name, its checksum and its size."""
+    if isinstance(merge, SharedMerge):
+        return _write_shared(files, merge, batch_id)
+    spool = ParquetSpool(HELD)
+    for file in merge.old:
+        spool.add(read_whole(files, file))
+    content = spool.content()
+    assert content is not None
+    path = name_for(DEAD_LETTERS if merge.query is None else f"{RESULTS}/{merge.query}", batch_id, 0, 0)
+    files.write_atomic(path, content, point="merge")
+    return path, checksum_of(content), content.size
+
+
+def _write_shared(files: Files, merge: SharedMerge, batch_id: int) -> tuple[str, int, int]:
+    owners: dict[str, dict[str, str]] = {}
+    shared = {file.path: file for old in merge.old.values() for file in old}
+    for query, old in merge.old.items():
+        for file in old:
+            owners.setdefault(file.path, {})[file.part] = query
+    rows = pa.concat_tables([_owned(read_whole(files, shared[path]), whose) for path, whose in owners.items()])
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(QUERY, "ascending")]))
+    path = name_for(merge.folder, batch_id, 0, 0)
+    content = shared_parquet(rows.drop_columns([QUERY]), rows.column(QUERY))
+    files.write_atomic(path, content, point="merge")
+    return path, checksum_of(content), content.size
+
+
+def _owned(rows: pa.Table, whose: Mapping[str, str]) -> pa.Table:
+    """The rows of some parts, under the names of their queries."""
+    place = rows.column_names.index(QUERY)
+    number = pc.index_in(rows.column(QUERY), value_set=pa.array(list(whose)))
+    names = pa.array(list(whose.values())).take(number)
+    return rows.set_column(place, QUERY, names).filter(pc.is_valid(number))
 
 
 @dataclass(slots=True)
@@ -149,3 +241,37 @@ class Commits:
             if self.lease is not None:
                 self.lease.stop()
                 self.lease = None
+
+
+class PutOff(JobError):
+    """A batch has been put off because the session is being stopped; it is repeated when a session goes on."""
+
+
+@dataclass(slots=True)
+class Turns:
+    """Who may change a job now: `gate` is held while a batch is under way, and while something is asked for.
+
+    `failure` is what made the last batch fail, if it did. While the backend is `halting`, a batch that waits at the
+    gate gives up.
+    """
+
+    gate: threading.RLock = field(default_factory=threading.RLock)
+    in_batch: bool = False
+    halting: bool = False
+    failure: BaseException | None = None
+
+    @contextmanager
+    def batch(self, number: int) -> Iterator[None]:
+        """A batch's turn; what it raises is remembered."""
+        while not self.gate.acquire(timeout=0.1):
+            if self.halting:
+                raise PutOff(f"batch {number} was put off: the session is being stopped")
+        try:
+            self.in_batch = True
+            yield
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            self.in_batch = False
+            self.gate.release()

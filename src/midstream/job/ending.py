@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from midstream.algebra.time import BEGINNING
-from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.source_batches import source_batch
+from midstream.checkpoint.manifest import Manifest, source_batch
 from midstream.job.batch import finished
-from midstream.job.finished import is_finished
+from midstream.job.circumstances import is_finished
 from midstream.job.job import Job
 
 

@@ -12,8 +12,7 @@ from typing import Any
 from midstream.adaptation.policy import Policy
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.fragments import Route
-from midstream.distribution.routing import Routing
+from midstream.distribution.fragments import Route, Routing
 from midstream.distribution.spread_groups import Name, SpreadGroup
 from midstream.errors import MidstreamError
 from midstream.job.batch import Batch

@@ -6,23 +6,168 @@ A flow knows no cluster, no files and no clock. It yields actions (`actions.py`)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.checkpoint.manifest import Manifest
+from midstream.algebra.time import INFINITY
+from midstream.checkpoint.manifest import Manifest, counted
 from midstream.checkpoint.records import Asked, StoredRequest
-from midstream.checkpoint.source_batches import counted
-from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow
-from midstream.job.attempts import attempt
-from midstream.job.batch import Batch, entry_of
-from midstream.job.events import Committed, SlotsDecided
-from midstream.job.making import Circumstances
+from midstream.distribution.fragments import Routing
+from midstream.distribution.spread_groups import reads_alone
+from midstream.errors import InputError, MidstreamError
+from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow, RunSteps
+from midstream.job.adaptivity import Watcher
+from midstream.job.batch import Batch, Changes, RunOptions, entry_of
+from midstream.job.circumstances import Incoming, Position, Reaches, SlotLayout
+from midstream.job.events import Committed, QueryStopped, SlotsDecided
+from midstream.job.migrations.migrating import require_way
 from midstream.job.outcome import Outcome, Terms
 from midstream.job.queries.declared import streams_record
+from midstream.job.queries.faults import at_fault, named, suspects
+from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.replacing import with_archive
-from midstream.job.slots.relocation import still_wanted
+from midstream.job.slots.both_at_once import not_together
+from midstream.job.slots.doubled_moves import moves_doubled, relocated_doubled
+from midstream.job.slots.measuring import PlanChange, PlansDecided
+from midstream.job.slots.pacing import Pace, next_step
+from midstream.job.slots.relocation import Relocated, Relocation, current_routing, still_wanted
+from midstream.job.slots.rerouting import Rerouter
+from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
+from midstream.job.watchers import Watchers
+from midstream.optimizer.plans import plan_query
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a batch is made of besides the job's state: where it stands, how rows arrive, how steps run.
+
+    `clock` is the batch's wall clock. `fingerprints` and `rerouter` remember what they have found of plans.
+    """
+
+    position: Position
+    incoming: Incoming
+    options: RunOptions = field(default_factory=RunOptions)
+    clock: int | None = None
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
+    rerouter: Rerouter = field(default_factory=Rerouter)
+
+    @property
+    def before(self) -> Manifest | None:
+        """The manifest before the batch."""
+        return self.position.before
+
+
+def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset()) -> Flow[Batch]:
+    """The next batch; rows that make the expressions of `sifted` queries fail are set aside."""
+    batch_id = at.position.batch_id
+    old = current_routing(at.before, state.slots, state.group_bits)
+    doubles = moves_doubled(at.before, state.wanted)
+    merges = None if state.faults.stopped else state.spread.merging
+    # New queries start with what others keep where it is; how streams arrive changes in a batch without them.
+    begins = at.before is not None and not state.queries.keys() <= at.before.queries.keys()
+    fixed = doubles or begins
+    better = None if fixed else at.rerouter.better(state.queries, state.routes, state.group_bits, merges)
+    # Nothing comes after the last batch, so nothing is left for later ones.
+    registers = at.incoming.registers or {}
+    ends = bool(registers) and all(register == INFINITY for register in registers.values())
+    pace = Pace.of(at.before, state.faults.stopped, ends)
+    wanted = next_step(old, state.wanted, at.before, state.queries, pace.rows)
+    spreading = state.spread.beginning(at.before, state.queries, state.faults.stopped, old, wanted, better)
+
+    def relocate(since: Manifest | None, wanted: Routing | None, placed: Collection[str]) -> Flow[Relocated]:
+        uri, memory = at.position.checkpoint, at.options.memory
+        return Relocation(uri, batch_id, since, state.queries, old, memory, pace).to(wanted, better, placed)
+
+    moved = yield from relocated_doubled(
+        batch_id, spreading.start, state.queries, old, wanted, relocate, state.faults.stopped
+    )
+    before, spread = spreading.after(moved.before, moved.queries, moved.routing)
+    dealt = current_routing(before, moved.routing.slots, state.group_bits)
+    queries = {
+        name: replace(query, share=False) if name in sifted or reads_alone(query.staged, spread) else query
+        for name, query in moved.queries.items()
+        if name not in state.faults.stopped
+    }
+    return Batch(
+        replace(at.position, before=before),
+        queries,
+        replace(
+            at.incoming,
+            routes=dict(state.routes if better is None else better.routes),
+            reaches=Reaches.of(at.incoming.streams.values(), at.before, at.clock),
+        ),
+        SlotLayout(
+            moved.routing.slots,
+            dealt.groups,
+            spread,
+            moved.doubled,
+            {**dealt.apart, **{g.key_class: dealt.table(g.key_class) for g in spread if g.active and g.key_class}},
+        ),
+        replace(at.options, scheduling=state.settings.scheduling, sifted=sifted),
+        Changes(
+            _together(state.cancelled, moved.ended),
+            frozenset(moved.ended),
+            spreading.record(moved.moved, batch_id, moved.routing, spread),
+            {} if better is None else better.queries,
+        ),
+        at.fingerprints,
+    )
+
+
+def _together(*records: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for some in records:
+        for name, these in some.items():
+            found.setdefault(name, []).extend(these)
+    return found
+
+
+log = logging.getLogger(__name__)
+
+
+def attempt(state: JobState, at: Circumstances) -> Flow[tuple[JobState, Batch]]:
+    """Runs a batch until no query fails in it; gives it, and the state without the queries that were stopped."""
+    sifted: frozenset[str] = frozenset()
+    while True:
+        batch = yield from make(state, at, sifted)
+        try:
+            yield from _run(batch)
+            return state, batch
+        except InputError as error:
+            failed = yield from at_fault(suspects(batch.reports), error, partial(_failure, batch))
+        tried = _sifted_next(state, failed, sifted)
+        for name in failed.keys() - tried:
+            state = yield QueryStopped(name, batch.batch_id, failed[name])
+            log.warning("query %s is in quarantine since batch %d: %s", name, batch.batch_id, failed[name])
+        sifted |= tried
+
+
+def _run(batch: Batch) -> Flow[None]:
+    reports, seconds = yield RunSteps(batch)
+    if not any(report.error for report in reports) and batch.incoming.reaches.widened(reports):
+        reports, more = yield RunSteps(batch)
+        seconds += more
+    batch.take(reports, seconds)
+
+
+def _failure(batch: Batch, names: Collection[str]) -> Flow[MidstreamError | None]:
+    """What makes some queries of a batch fail by themselves, if anything does."""
+    reports, _ = yield RunSteps(batch.only(names))
+    suspects(reports)
+    return next((report.error for report in reports if report.error is not None), None)
+
+
+def _sifted_next(state: JobState, failed: Mapping[str, MidstreamError], sifted: frozenset[str]) -> frozenset[str]:
+    """Those of the queries that failed for which rows are set aside in the next attempt; the others are stopped."""
+    for name, error in failed.items():
+        if state.faults.policy(name) == "stop_job":
+            raise named(name, error) if len(state.queries) > 1 else error
+    return frozenset(n for n in failed if state.faults.policy(n) == "dead_letter" and n not in sifted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +234,39 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
     )
     entries = {name: entry_of(query) for name, query in state.queries.items()}
     return state.faults.in_manifest(Outcome(batch).manifest(notes.offsets, terms), batch.before, entries)
+
+
+Found = tuple[str, int | None, Mapping[str, Any]]
+"""A query, the slot that is decided for (None: all), and what was decided."""
+
+
+def decided(state: JobState, watchers: Watchers, slots: SlotDecisions | None, batch: Batch) -> Decided:
+    """What those who watch queries and slots have decided after a batch."""
+    incoming = batch.incoming
+    carried = {d.name: incoming.layout.schemas[port].names for port, d in incoming.streams.items()}
+    knowledge = watchers.after(batch, partial(require_way, state, carried=carried), state.settings.links)
+    if slots is None:
+        return Decided(knowledge)
+    spread, changing = state.spread.copy(), list(_changing(watchers.by_query)) if incoming.has_rows else []
+    changes = [PlanChange(name, slot, made["target_cost"] / max(made["cost"], 1e-12)) for name, slot, made in changing]
+    plans = PlansDecided(changes, partial(_apart, state, changing))
+    found = slots.after(batch, watchers.interval(batch), state.wanted is not None, spread, plans)
+    return Decided(knowledge, found.routing, spread, found.decisions, found.remembered)
+
+
+def _changing(watchers: Mapping[str, Watcher]) -> Iterator[Found]:
+    """The plans that are to change, of whole queries and of slots."""
+    for name, watcher in watchers.items():
+        if watcher.wish is not None:
+            yield name, None, watcher.wish
+        yield from ((name, slot, wish) for slot, wish in watcher.slot_wishes.items())
+
+
+def _apart(state: JobState, changing: list[Found], protocol: str) -> str:
+    """Why groups cannot begin to move by a protocol in the batch in which plans begin to change; empty if they can."""
+    for name, slot, wish in changing:
+        query = state.queries[name] if slot is None else state.queries[name].in_slot(slot)
+        target = plan_query(query.plan.query, wish["target"], query.emit_every)
+        if why := not_together(protocol, query, state.target(query, target)):
+            return f"The plan of query {name} changes first: {why}."
+    return ""

@@ -17,12 +17,11 @@ import pyarrow as pa
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import Manifest, source_batch
 from midstream.checkpoint.metrics import done_at
 from midstream.checkpoint.outputs import outputs_of, require_present
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import Fault
-from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import MigrationError
 from midstream.job.actions import (
@@ -40,11 +39,10 @@ from midstream.job.actions import (
     Unwatch,
     Watch,
 )
-from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import RunOptions
+from midstream.job.circumstances import Incoming, Position, require_unfinished
 from midstream.job.cluster import Cluster, Rows
-from midstream.job.commits import Commits
-from midstream.job.deciding import decided
+from midstream.job.commits import Commits, Turns
 from midstream.job.events import (
     AdaptivityChanged,
     Event,
@@ -58,14 +56,10 @@ from midstream.job.events import (
     SettingsChanged,
     VerifiedMigrationsBegun,
 )
-from midstream.job.finished import require_unfinished
-from midstream.job.flow import Notes, batch_flow
-from midstream.job.making import Circumstances
+from midstream.job.flow import Circumstances, Notes, batch_flow, decided
 from midstream.job.migrations.migrating import wishes
-from midstream.job.needed import needed_columns
-from midstream.job.outputs.announcing import Announcements
 from midstream.job.outputs.delivery import Deliveries
-from midstream.job.position import Position
+from midstream.job.outputs.progress import Announcements
 from midstream.job.queries.completeness import tell_of_started
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
@@ -73,12 +67,11 @@ from midstream.job.requests import Requests
 from midstream.job.slots.rerouting import Rerouter
 from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
-from midstream.job.task.layout import Layout
+from midstream.job.task.exchange import Layout
 from midstream.job.task.memory import Memory
-from midstream.job.task.result_table import result_table
+from midstream.job.task.results import result_table
 from midstream.job.transitions import after
-from midstream.job.turns import Turns
-from midstream.job.watchers import Watchers
+from midstream.job.watchers import Watchers, needed_columns
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from typing import Any
 from midstream.adaptation.plain import plain, typed
 from midstream.algebra.statistics import OperatorStatistics
 from midstream.checkpoint.names import query_of
-from midstream.job.task.reports import Report
-from midstream.job.task.samples import OperatorReport
+from midstream.job.task.reports import OperatorReport, Report
 from midstream.operators.base import Work
 
 Place = tuple[int, int]

@@ -25,16 +25,15 @@ from midstream.checkpoint.records import (
     class_records,
 )
 from midstream.distribution.balancing import remembered
-from midstream.distribution.key_classes import ARRIVAL, key_classes
-from midstream.job.arriving.attention import reads_of, silences, unexpected, waits
+from midstream.distribution.fragments import ARRIVAL, key_classes
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.lanes import Filled, Stored, by_target, lane_numbers, with_lanes
+from midstream.job.outputs.progress import reads_of, silences, unexpected, waits
 from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
-from midstream.job.queries.migration_account import Account, extra
 from midstream.job.queries.plan_graph import plans_of
-from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import Account, MigrationUnderWay, RunningQuery, extra
 from midstream.job.slots.doubled_moves import doubled_after
-from midstream.job.slots.replays import resting
+from midstream.job.slots.pacing import resting
 from midstream.job.task.reports import FragmentReport
 
 REMEMBERED = 100

@@ -14,9 +14,8 @@ from midstream.checkpoint.check import check_state
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.lists import dead_letters_of, results_of
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import Manifest, of_our_own
 from midstream.checkpoint.outputs import Output, open_output, outputs_of
-from midstream.checkpoint.source_batches import of_our_own
 from midstream.checkpoint.spark_log import log_after
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError

@@ -15,10 +15,8 @@ from midstream.adaptation.policy import Mode, Policy, mode_of, policy_of
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Settings
-from midstream.distribution.fragments import Route
-from midstream.distribution.key_classes import ARRIVAL
+from midstream.distribution.fragments import ARRIVAL, Route, Routing
 from midstream.distribution.move_legality import AUTO, DOUBLED, MSLB
-from midstream.distribution.routing import Routing
 from midstream.job.batch import Batch
 from midstream.job.lanes import by_own_plan, lane_numbers
 from midstream.job.migrations.verifying import Consequence, Verifications
@@ -28,7 +26,7 @@ from midstream.job.queries.faults import Faults
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads, class_named, evened, require_naming
 from midstream.job.slots.doubled_moves import cancelled_move, require_protocol, require_rest
-from midstream.job.slots.hot_decisions import hottest, spread_hot
+from midstream.job.slots.measuring import hottest, spread_hot
 from midstream.job.slots.protocol_choice import cheapest_protocol
 from midstream.job.slots.relocation import (
     ANOTHER_NUMBER,

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Policy
+from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.process import this_process
 from midstream.job.adaptivity import Watcher, Way
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.links import ChangedLinks, Located, Measuring
-from midstream.job.task.samples import SampleRequest
+from midstream.job.slots.sites import ChangedLinks, Located, Measuring
+from midstream.job.task.reports import SampleRequest
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.sites.links import links_from_json, links_to_json
 
@@ -101,3 +102,15 @@ class Watchers:
             if name == stream
             for column in columns
         }
+
+
+def needed_columns(
+    queries: Mapping[str, RunningQuery], declaration: StreamDeclaration, watchers: Watchers | None = None
+) -> list[str]:
+    """The columns of a stream that queries read or that are watched, and its time."""
+    wanted = {declaration.time} | (set() if watchers is None else watchers.columns(declaration.name))
+    for query in queries.values():
+        for source in query.sources_read:
+            if source.stream.name == declaration.name:
+                wanted.update(name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names)
+    return [name for name in declaration.columns.names if name in wanted]

@@ -30,7 +30,7 @@ from midstream.migration.split import Split, split_after
 from midstream.migration.tracks import Top, hand_over, named_tracks, relational
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, concatenate
-from midstream.operators.state.grouping import Grouping, key_hashes
+from midstream.operators.state.segment import Grouping, key_hashes
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 from midstream.algebra.borrowed_aggregates import in_sql
 from midstream.algebra.database import column_name, run
 from midstream.operators.elements import Indices, Mask
-from midstream.operators.ordering import ranks_of, total_order
-from midstream.operators.sorting import stable_order
+from midstream.operators.ordering import ranks_of, stable_order, total_order
 from midstream.operators.sweep import Sweep
 from midstream.operators.vectors import gather
 

@@ -34,7 +34,7 @@ from midstream.operators import (
 )
 from midstream.operators.base import Operator
 from midstream.operators.expressions import Predicate, compile_expression, compile_predicate
-from midstream.operators.state.grouping import Grouping
+from midstream.operators.state.segment import Grouping
 from midstream.operators.state.sorted_state import SortedState
 
 Functions = Mapping[str, UserFunction]

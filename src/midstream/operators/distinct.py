@@ -25,10 +25,8 @@ from midstream.operators.elements import (
 )
 from midstream.operators.hashing import columns_equal
 from midstream.operators.join import Pairs, gather_stored
-from midstream.operators.ordering import group_rows
-from midstream.operators.sorting import hash_order
-from midstream.operators.state.grouping import key_hashes
-from midstream.operators.state.segment import Segment, expand, make_segment, matches
+from midstream.operators.ordering import group_rows, hash_order
+from midstream.operators.state.segment import Segment, expand, key_hashes, make_segment, matches
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import join_neighbours, sweep
 from midstream.operators.vectors import gather

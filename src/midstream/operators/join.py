@@ -18,8 +18,7 @@ from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal, key_validity
-from midstream.operators.state.grouping import Grouping, known_hashes
-from midstream.operators.state.segment import Segment, expand, matches, sort_by_hash
+from midstream.operators.state.segment import Grouping, Segment, expand, known_hashes, matches, sort_by_hash
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import column_of, gather
 

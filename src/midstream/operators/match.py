@@ -21,8 +21,8 @@ from midstream.algebra.patterns import InOrder, Options, Pattern, PatternValue, 
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Indices, Mask, concatenate, empty_elements
 from midstream.operators.expressions import CompiledExpression, Predicate
+from midstream.operators.ordering import stable_order
 from midstream.operators.row_window import OrderedRows
-from midstream.operators.sorting import stable_order
 from midstream.operators.state.places import ChosenRows
 from midstream.operators.state.sorted_state import SortedState
 

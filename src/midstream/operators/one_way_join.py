@@ -16,7 +16,7 @@ from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Key, concatenate
 from midstream.operators.expressions import Predicate
 from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
-from midstream.operators.state.grouping import Grouping
+from midstream.operators.state.segment import Grouping
 from midstream.operators.state.sorted_state import SortedState
 
 

@@ -23,10 +23,9 @@ from midstream.operators.aggregate import AggregateSpec, InMemory, value_of
 from midstream.operators.borrowed_aggregates import portions
 from midstream.operators.elements import Elements, Indices
 from midstream.operators.frames import Places, frame_of, neighbour, picked, ranking
-from midstream.operators.ordering import changes, group_rows, ranks_of, total_order
+from midstream.operators.ordering import changes, group_rows, ranks_of, stable_order, total_order
 from midstream.operators.parts import Layout
 from midstream.operators.slices import KeyedSliceOperator
-from midstream.operators.sorting import stable_order
 from midstream.operators.state.alive import Alive, Stored
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, sweep

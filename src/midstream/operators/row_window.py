@@ -20,9 +20,8 @@ import pyarrow as pa
 from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import ColumnOrder, Hop, Rows
 from midstream.operators.elements import Elements, Indices, Mask, Ticks
-from midstream.operators.ordering import group_rows, ranks_of, total_order
+from midstream.operators.ordering import group_rows, ranks_of, stable_order, total_order
 from midstream.operators.slices import SliceOperator
-from midstream.operators.sorting import stable_order
 from midstream.operators.state.alive import stored_by_range
 from midstream.operators.state.places import ChosenRows, stored_rows
 from midstream.operators.state.segment import Segment

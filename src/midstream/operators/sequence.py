@@ -24,11 +24,10 @@ from midstream.operators.elements import Elements, Hashes, Indices, Mask, Ticks,
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import key_validity
 from midstream.operators.join import output_of
-from midstream.operators.ordering import group_rows, total_order
+from midstream.operators.ordering import group_rows, hash_order, total_order
 from midstream.operators.pairing import Run, earliest, earliest_unused, every, latest, reach, served_in_turn
 from midstream.operators.row_identity import numbered, occurrences, same_rows
 from midstream.operators.slices import SliceOperator
-from midstream.operators.sorting import hash_order
 from midstream.operators.state.alive import Stored, stored_by_range
 from midstream.operators.state.places import ChosenRows, stored_rows
 from midstream.operators.state.segment import pairs

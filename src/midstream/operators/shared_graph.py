@@ -81,7 +81,7 @@ class SharedGraph:
 
     def add(self, plan: PhysicalNode, named: Named, grid: Hop | None = None) -> list[int]:
         """One more plan, which answers on a grid; gives the numbers of its operators, children first."""
-        for leaf, name in leaves(plan, named):
+        for leaf, name in named_leaves(plan, named):
             if isinstance(leaf, Source) and name.name not in self._places:
                 self._places[name.name] = ~len(self.sources)
                 self.sources.append((leaf, []))
@@ -157,12 +157,12 @@ class SharedGraph:
         return min([user.floor(self.frontier), *(self.operators[i].passed for i in self._behind(user.root))])
 
 
-def leaves(node: PhysicalNode, named: Named) -> Iterator[tuple[PhysicalNode, Named]]:
+def named_leaves(node: PhysicalNode, named: Named) -> Iterator[tuple[PhysicalNode, Named]]:
     """The leaves of a plan with their names."""
     if not node.inputs:
         yield node, named
     for child, below in zip(node.inputs, named.inputs, strict=True):
-        yield from leaves(child, below)
+        yield from named_leaves(child, below)
 
 
 def _operators(node: PhysicalNode, named: Named) -> Iterator[int]:

@@ -17,7 +17,7 @@ from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Hashes, concatenate
 from midstream.operators.hops import boundary_at_or_before
 from midstream.operators.state.alive import Alive, Stored, stored_by_range
-from midstream.operators.state.grouping import known_hashes
+from midstream.operators.state.segment import known_hashes
 from midstream.operators.state.sorted_state import SortedState
 
 LARGE = 2

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.operators.elements import Indices, Mask, Ticks
-from midstream.operators.sorting import stable_order
+from midstream.operators.ordering import stable_order
 
 Numbers = npt.NDArray[np.generic]
 

@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from midstream.algebra.plan import Join, MultiJoin, Relation, Select, Stream, Window, render
-from midstream.algebra.quantities import amount, rate, share, work
 from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics, StreamStatistics
-from midstream.algebra.time import TimeDomain
+from midstream.algebra.time import TimeDomain, amount, rate, share, work
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.join_graph import join_graph

@@ -20,10 +20,9 @@ import pyarrow.parquet
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import Manifest, source_batch
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
-from midstream.checkpoint.source_batches import source_batch
 from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.read_ahead import ReadAhead
@@ -35,14 +34,14 @@ from midstream.connectors.files.source import FileSource
 from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings, table_of
 from midstream.job.batch import TICKS
+from midstream.job.commits import PutOff
 from midstream.job.ending import release_in_turn
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
+from midstream.job.task.exchange import Layout
 from midstream.job.task.ingest import checked, warn_of
 from midstream.job.task.intake import DEAD_LETTERS
-from midstream.job.task.layout import Layout
-from midstream.job.task.result_table import result_table
-from midstream.job.turns import PutOff
+from midstream.job.task.results import result_table
 from midstream.optimizer.plans import Plan
 
 IDLE = 0.05

@@ -19,8 +19,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.planned_changes import planned_changes
 from midstream.errors import InputError, QueryError
-from midstream.job.task.ingest import DeadLetters, checked, in_range, report, ticks_of
-from midstream.job.task.reach import OUT_OF_RANGE
+from midstream.job.task.ingest import OUT_OF_RANGE, DeadLetters, checked, in_range, report, ticks_of
 from midstream.migration.history import MigrationRecord
 from midstream.operators.elements import Elements, Indices, Ticks
 from midstream.optimizer.plans import Plan, plan_query

@@ -20,7 +20,7 @@ from midstream.cluster.local.turn import Turn
 from midstream.errors import MigrationError
 from midstream.html import Records
 from midstream.inputs import Duration
-from midstream.job.arriving.attention import Wait
+from midstream.job.outputs.progress import Wait
 from midstream.migration.execution import SingleBox
 from midstream.migration.predict import prediction_text
 from midstream.operators.box import Box

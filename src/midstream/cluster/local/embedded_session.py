@@ -17,7 +17,7 @@ from midstream.algebra.declarations import Catalog, functions_by_name
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import ToStream, streams_of
 from midstream.algebra.time import BEGINNING, ticks
-from midstream.checkpoint.believed_time import BelievedTime
+from midstream.checkpoint.process import BelievedTime
 from midstream.cluster.any_session import Session
 from midstream.cluster.local.embedded_query import Query
 from midstream.cluster.local.live_query import LiveQuery
@@ -28,7 +28,7 @@ from midstream.cluster.local.turn import Turn
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
-from midstream.job.arriving.attention import Wait, is_worth_a_warning, silences, unexpected, wait_text, waits
+from midstream.job.outputs.progress import Wait, is_worth_a_warning, silences, unexpected, wait_text, waits
 from midstream.job.task.ingest import DeadLetters, counted, warn_of
 from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox

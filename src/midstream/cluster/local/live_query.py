@@ -19,8 +19,8 @@ from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.cluster.local.rehearsal import Rehearsal, Wanted
 from midstream.errors import InputError, MigrationError
-from midstream.job.task.result_table import result_table
-from midstream.job.task.sources import reached, source_elements
+from midstream.job.task.ingest import reached, source_elements
+from midstream.job.task.results import result_table
 from midstream.migration.contents import kept_windows
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.history import MigrationRecord, Recorder
@@ -32,7 +32,7 @@ from midstream.migration.registry import strategy_named
 from midstream.migration.verified import Verified, can_be_adopted
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate
-from midstream.operators.sorting import stable_order
+from midstream.operators.ordering import stable_order
 from midstream.optimizer.plans import Plan
 from midstream.scheduling.schedule import Schedule
 from midstream.scheduling.scheduler import Scheduler

@@ -12,7 +12,7 @@ from midstream.algebra.physical import Source, walk_physical
 from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import Statistics
 from midstream.cluster.local.embedded import Stream, batches
-from midstream.job.task.sources import source_elements
+from midstream.job.task.ingest import source_elements
 from midstream.optimizer.plans import plan_query
 
 BATCHES = 32

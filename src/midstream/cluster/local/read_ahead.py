@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from midstream.checkpoint.parallel_writes import begin
+from midstream.checkpoint.files import begin
 
 FEW, MOST = 2**18, 64 * 2**20
 """Up to how many bytes files are few, and up to how many they are read ahead.

@@ -20,7 +20,7 @@ from midstream.checkpoint.file_entries import FilesRead, SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.connectors.connected import Connected, Span
-from midstream.connectors.files.known import Folder, KnownFiles
+from midstream.connectors.files.source import Folder, KnownFiles
 from midstream.connectors.source import Position
 from midstream.job.task.ingest import ticks_of
 

@@ -9,8 +9,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.cluster.local.embedded import Stream, one_batch
 from midstream.inputs import table_of
-from midstream.job.task.ingest import checked, in_range, ticks_of
-from midstream.job.task.reach import TOO_FAR_AHEAD, believed, reach_of, spans_of
+from midstream.job.task.ingest import TOO_FAR_AHEAD, believed, checked, in_range, reach_of, spans_of, ticks_of
 from midstream.operators.elements import Ticks
 from midstream.operators.vectors import column_of
 

@@ -17,7 +17,7 @@ from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import PhysicalNode, Source, walk_physical
 from midstream.algebra.physical.identities import part_key
 from midstream.algebra.time import BEGINNING
-from midstream.job.task.sources import reached, source_elements
+from midstream.job.task.ingest import reached, source_elements
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
 from midstream.operators.build import build

@@ -16,9 +16,8 @@ from midstream.algebra.time import BEGINNING
 from midstream.cluster.local.embedded import Cut, Stream, batches_and_cuts
 from midstream.cluster.local.planned_changes import planned_changes
 from midstream.errors import MigrationError
-from midstream.job.task.ingest import DeadLetters, report
-from midstream.job.task.result_table import result_table
-from midstream.job.task.sources import reached, source_elements
+from midstream.job.task.ingest import DeadLetters, reached, report, source_elements
+from midstream.job.task.results import result_table
 from midstream.migration.history import MigrationRecord, Recorder
 from midstream.migration.signed_genmig import SignedGenMig
 from midstream.migration.split import split_after

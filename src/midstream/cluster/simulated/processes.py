@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
-from midstream.checkpoint.machine import Machine
-from midstream.checkpoint.process import Process, Repeated, running_as
+from midstream.checkpoint.process import Machine, Process, Repeated, running_as
 from midstream.cluster.simulated.kernel import Simulation
 from midstream.errors import InternalError
 

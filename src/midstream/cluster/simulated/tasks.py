@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from midstream.checkpoint.process import Process, running_as
 from midstream.cluster.simulated.machines import Step
-from midstream.job.task.layout import SLOT
+from midstream.job.task.exchange import SLOT
 
 Blocks = tuple[pa.RecordBatch, ...]
 Name = tuple[str, int]

@@ -39,7 +39,7 @@ from midstream.cluster.spark.source_files import SourceFiles, require_order
 from midstream.connectors.connected import Connected
 from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings
-from midstream.job.arriving.incoming import Incoming
+from midstream.job.circumstances import Incoming
 from midstream.job.job import Job
 from midstream.optimizer.plans import Plan
 

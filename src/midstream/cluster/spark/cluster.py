@@ -14,8 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.file_entries import FilesRead
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.source_batches import source_batch
+from midstream.checkpoint.manifest import Manifest, source_batch
 from midstream.checkpoint.spark_log import LOCAL, SparkLog, log_after
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
@@ -25,12 +24,11 @@ from midstream.cluster.spark.in_task import in_task
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
 from midstream.cluster.spark.source_files import SourceFiles
-from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import Batch
+from midstream.job.circumstances import Incoming
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import Move
-from midstream.job.task.exchange import bits_of
-from midstream.job.task.layout import NOTE, PORT, SLOT, Layout
+from midstream.job.task.exchange import NOTE, PORT, SLOT, Layout, bits_of
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
 from midstream.optimizer.cost import SPARK

@@ -33,7 +33,7 @@ from midstream.errors import QueryError
 from midstream.job.commands.rewording import DeclaredQuery, Text
 from midstream.job.events import ErrorPolicySet
 from midstream.job.task.ingest import DeadLetters, report
-from midstream.operators.carriers import carried, carrier
+from midstream.operators.arrival_hash import carried, carrier
 from midstream.optimizer.plans import Plan, plan_query
 
 

@@ -25,8 +25,8 @@ from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.options import TEXT
 from midstream.inputs import NamedSource
 from midstream.inputs.folder_paths import is_local, local_folder
-from midstream.job.arriving.incoming import Incoming
-from midstream.job.task.layout import PORT, Layout
+from midstream.job.circumstances import Incoming
+from midstream.job.task.exchange import PORT, Layout
 
 OPTIONS = frozenset({"maxfilespertrigger", "maxbytespertrigger", "maxfileage", "latestfirst"})
 """Options that say which files a batch has, not how they are read."""

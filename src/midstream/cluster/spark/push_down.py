@@ -27,7 +27,7 @@ from midstream.cluster.spark.environment import is_one_process
 from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.connectors.files.bad_rows import BAD
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.layout import PORT, Layout
+from midstream.job.task.exchange import PORT, Layout
 from midstream.job.task.reports import Report
 
 _FIRST = "#first"

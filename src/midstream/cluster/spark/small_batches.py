@@ -23,16 +23,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
+from midstream.cluster.local.cluster import Dealt, Owners, SlotThreads
 from midstream.cluster.spark.frames.tagging import spreading
 from midstream.cluster.spark.pace import Pace
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
-from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import Batch
-from midstream.job.task.exchange import groups_of, in_slot
+from midstream.job.circumstances import Incoming
+from midstream.job.task.exchange import GROUP, PORT, groups_of, in_slot
 from midstream.job.task.in_place import further
-from midstream.job.task.layout import GROUP, PORT
 from midstream.job.task.memory import LEAST, Memory, bytes_of
 from midstream.job.task.reports import Report
 from midstream.operators.arrival_hash import arrival_hash

@@ -20,10 +20,9 @@ from midstream.checkpoint.spark_offsets import offsets_of
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.connected import Connected
 from midstream.connectors.files.contents import FileContents
-from midstream.connectors.files.known import Folder, KnownFiles
 from midstream.connectors.files.listing import require_columns_of_files, require_folder
 from midstream.connectors.files.options import FILE_FORMATS
-from midstream.connectors.files.source import FileSource
+from midstream.connectors.files.source import FileSource, Folder, KnownFiles
 from midstream.errors import InputError, JobError
 from midstream.inputs import NamedSource
 from midstream.inputs.ddl import schema_of_ddl

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from midstream.algebra.quantities import plural
+from midstream.algebra.time import plural
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import complain, note, show_json

@@ -9,7 +9,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from midstream.algebra.quantities import plural
+from midstream.algebra.time import plural
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.spark_log import LOCAL

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from midstream.algebra.quantities import amount, instant, rate, share, size
-from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain
+from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain, amount, instant, rate, share, size
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored import Knowledge
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from midstream.adaptation.summary import statistics_summary
-from midstream.algebra.quantities import rate, work
+from midstream.algebra.time import rate, work
 from midstream.api import ask
 from midstream.cluster.local.observing import observe
 from midstream.interface.cli import options

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from midstream.algebra.quantities import amount
+from midstream.algebra.time import amount
 from midstream.inputs.json_values import json_row
 from midstream.interface.tables import plain_table
 from midstream.terminal import visible, visible_json, visible_lines

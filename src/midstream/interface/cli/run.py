@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from midstream.algebra.quantities import plural
+from midstream.algebra.time import plural
 from midstream.checkpoint.names import is_rehearsal
 from midstream.errors import InputError
 from midstream.interface.answers import change_text

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from midstream.algebra.quantities import instant, size
-from midstream.algebra.time import TimeDomain
+from midstream.algebra.time import TimeDomain, instant, size
 from midstream.checkpoint.check import check
 from midstream.checkpoint.inspect import describe
 from midstream.checkpoint.store import CheckpointStore

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.algebra.quantities import plural
+from midstream.algebra.time import plural
 from midstream.checkpoint.latency import latencies
 from midstream.checkpoint.reading import StoredJob
 

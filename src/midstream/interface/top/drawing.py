@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from midstream.algebra.quantities import amount, instant, length, plural, seconds, size
+from midstream.algebra.time import amount, instant, length, plural, seconds, size
 from midstream.checkpoint.metrics import Rates
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import RECENT

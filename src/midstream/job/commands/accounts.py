@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.algebra.quantities import moment
+from midstream.algebra.time import moment
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name, query_of
 from midstream.checkpoint.stored_queries import shared_with
-from midstream.job.arriving.attention import reads_of, wait_text, waits
 from midstream.job.events import SettingsChanged
 from midstream.job.job import Job
+from midstream.job.outputs.progress import reads_of, wait_text, waits
 from midstream.job.plans.local_plans import status_of, under_way
 from midstream.job.queries.running_query import RunningQuery
 from midstream.optimizer.sites.links import links_summary

@@ -15,8 +15,8 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.distribution.fragments import STAY
 from midstream.job.events import SettingsChanged, StreamsArrive
 from midstream.job.job import Job
-from midstream.job.needed import needed_columns
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.watchers import needed_columns
 
 Carry = Literal["needed", "all"]
 

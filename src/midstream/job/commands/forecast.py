@@ -31,9 +31,8 @@ from midstream.checkpoint.commands import (
     StopJob,
 )
 from midstream.checkpoint.stored_slots import moving_groups
-from midstream.distribution.key_classes import ARRIVAL
+from midstream.distribution.fragments import ARRIVAL, Routing
 from midstream.distribution.move_legality import protocol_named
-from midstream.distribution.routing import Routing
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.commands.rewording import Change, Rewording, Text

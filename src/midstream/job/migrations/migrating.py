@@ -12,9 +12,8 @@ from midstream.checkpoint.names import copy_name
 from midstream.errors import MigrationError
 from midstream.job.events import MigrationAsked
 from midstream.job.migrations.verifying import Verification, with_copy
-from midstream.job.plans.fragment_strategies import is_within
 from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
-from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
+from midstream.job.plans.migration_choice import decide, is_within, legal_strategy, require_cancellable
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import keeps_from, move_of, require_both
 from midstream.job.slots.relocation import shipped_rows

@@ -21,12 +21,11 @@ from midstream.checkpoint.names import copy_name, query_of, renamed_lane
 from midstream.checkpoint.records import QueryAccount
 from midstream.checkpoint.stored_results import stored_results
 from midstream.errors import InputError, MigrationError
-from midstream.job.finished import is_finished
+from midstream.job.circumstances import is_finished
 from midstream.job.queries.faults import QUARANTINED
 from midstream.job.queries.replacing import REPLACED, mapped
 from midstream.job.queries.running_query import RunningQuery
-from midstream.migration.verified import DIFFERS, FAILED, Stretch, Verified, can_be_adopted
-from midstream.migration.verified import VERIFYING as UNDER_WAY
+from midstream.migration.verified import DIFFERS, FAILED, VERIFYING, Stretch, Verified, can_be_adopted
 
 ENDED = "ended"
 """What the history says of a verification whose streams ended before the rehearsed migration did."""
@@ -71,7 +70,7 @@ class Verification:
 
     def under_way(self, old_plan: str, copy: RunningQuery | None) -> dict[str, Any]:
         """What the history says of it before its end."""
-        return _record(self, old_plan, copy, UNDER_WAY, None, self.found())
+        return _record(self, old_plan, copy, VERIFYING, None, self.found())
 
 
 _PLAIN = ("plan", "strategy", "trigger", "part", "since", "compared_to", "passed")

@@ -20,12 +20,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from midstream.algebra.quantities import instant
-from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_TIME
+from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_TIME, instant
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.ledger import Delivered, Ledger
-from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.origin import name_of_identity
+from midstream.checkpoint.manifest import Manifest, name_of_identity
 from midstream.checkpoint.retention import kept_from
 from midstream.checkpoint.stored_results import newest_instant, stored_results
 from midstream.connectors.digest import digest_of

@@ -8,7 +8,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.stored_results import stored_results
-from midstream.job.task.result_table import result_table
+from midstream.job.task.results import result_table
 from midstream.optimizer.plans import Plan
 
 

@@ -16,8 +16,7 @@ from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.plan_texts import plans_text, slots_text
 from midstream.errors import MigrationError
 from midstream.job.plans.migration_choice import fit_tasks
-from midstream.job.queries.migration_account import Account
-from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import Account, MigrationUnderWay, RunningQuery
 from midstream.optimizer.plans import Plan
 
 Record = dict[str, Any]

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.algebra.physical import Source
-from midstream.algebra.quantities import instant
-from midstream.algebra.time import BEGINNING, TimeDomain
+from midstream.algebra.time import BEGINNING, TimeDomain, instant
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
 from midstream.operators.hops import boundary_after, last_boundary_reaching

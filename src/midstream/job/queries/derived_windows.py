@@ -21,7 +21,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.fragments import STAY, Received
 from midstream.job.queries.completeness import ALWAYS, end_of
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.kept_windows import has_null_keys
+from midstream.job.task.task_graph import has_null_keys
 from midstream.job.task.works import ArrivalFilter, BySlot, Derived
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box

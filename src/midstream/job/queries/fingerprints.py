@@ -15,11 +15,10 @@ from midstream.algebra import physical as p
 from midstream.algebra.physical.identities import structure
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, WindowName
 from midstream.algebra.windows import Hop
-from midstream.distribution.fragments import Fragment, Received, leaves
-from midstream.distribution.key_classes import key_classes
+from midstream.distribution.fragments import Fragment, Received, key_classes, leaves
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.kept_windows import has_null_keys, probed_alias, window_alias
 from midstream.job.task.shipping import Shipped
+from midstream.job.task.task_graph import has_null_keys, probed_alias, window_alias
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box
 from midstream.operators.shared_graph import Named

@@ -18,9 +18,8 @@ from midstream.checkpoint.names import lane_name
 from midstream.distribution.fragments import Fragment, Received
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.lanes import TARGET
-from midstream.job.task.reports import FragmentReport, Report
-from midstream.job.task.result_table import result_table
-from midstream.job.task.samples import OperatorReport
+from midstream.job.task.reports import FragmentReport, OperatorReport, Report
+from midstream.job.task.results import result_table
 from midstream.optimizer.growth import growth
 
 Record = dict[str, Any]

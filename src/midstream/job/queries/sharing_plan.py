@@ -25,8 +25,8 @@ from midstream.job.queries.completeness import ALWAYS, Record, complete, end_of
 from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, Window
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.kept_windows import probed_alias, probed_token
 from midstream.job.task.shipping import Shipped
+from midstream.job.task.task_graph import probed_alias, probed_token
 from midstream.job.task.works import BySlot, Derived, FragmentWork, Inherited, Member, TaskWork
 from midstream.operators.shared_graph import Named
 

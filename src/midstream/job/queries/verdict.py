@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from midstream.algebra.quantities import plural, size
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.time import BEGINNING, plural, size
 from midstream.checkpoint.manifest import Manifest
 from midstream.job.queries.derived_windows import is_derivable, why_empty
 from midstream.job.queries.running_query import RunningQuery

@@ -24,8 +24,8 @@ import json
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import StateKey, joined
 from midstream.checkpoint.records import DoubledMove
+from midstream.distribution.fragments import Routing
 from midstream.distribution.move_legality import DOUBLED, PTLB
-from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.lanes import Filled, Stored
 from midstream.job.plans.migration_choice import fit_tasks

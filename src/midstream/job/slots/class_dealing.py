@@ -14,8 +14,7 @@ import numpy as np
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.balancing import EVEN, balanced, skew
-from midstream.distribution.key_classes import ARRIVAL, in_words, key_classes
-from midstream.distribution.routing import Routing, Table
+from midstream.distribution.fragments import ARRIVAL, Routing, Table, in_words, key_classes
 from midstream.errors import JobError, MigrationError
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.spreading import SpreadGroups

@@ -18,6 +18,7 @@ from midstream.algebra.physical import PhysicalNode, Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import DoubledMove
+from midstream.distribution.fragments import Routing
 from midstream.distribution.move_legality import (
     DOUBLED,
     PTLB,
@@ -27,7 +28,6 @@ from midstream.distribution.move_legality import (
     require_combinations,
     require_memory,
 )
-from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.actions import Flow
 from midstream.job.batch import Batch

@@ -16,7 +16,7 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.routing import Routing
+from midstream.distribution.fragments import Routing
 from midstream.errors import MigrationError
 from midstream.job.plans.local_plans import SlotPlans, plans_by_slot
 from midstream.job.queries.running_query import RunningQuery

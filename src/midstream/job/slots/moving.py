@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.distribution.fragments import Routing
 from midstream.distribution.moves import FragmentFill, Shipment, StateName, plan_move, plan_move_within
-from midstream.distribution.routing import Routing
 from midstream.job.lanes import Filled, Stored, together
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.segment_reuse import SegmentReuse, reuse_of
-from midstream.job.task.layout import Layout
+from midstream.job.task.exchange import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.move_steps import FillStep, Parcel, SendStep
 from midstream.job.task.reports import Report
-from midstream.job.task.state_filling import FillWork
+from midstream.job.task.state_store import FillWork
 
 _GIVEN = "given"
 

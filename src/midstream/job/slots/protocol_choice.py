@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from midstream.adaptation.group_moves import MoveTerms
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.distribution.fragments import Routing
 from midstream.distribution.move_costs import Moved, costs_text, predict_all
 from midstream.distribution.move_legality import MSLB, PTLB, SPLIT_TIME
-from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.doubled_moves import require_protocol, runs_whole

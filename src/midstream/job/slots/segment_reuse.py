@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
 from midstream.checkpoint.packs import SegmentEntry, joined
+from midstream.distribution.fragments import Routing
 from midstream.distribution.moves import Shipment
-from midstream.distribution.routing import Routing
 from midstream.job.task.exchange import bits_of
 
 MOST_RANGES = 64

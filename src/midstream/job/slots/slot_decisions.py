@@ -23,13 +23,11 @@ from midstream.adaptation.hot_groups import HOME, HotGroup, HotPolicy, Sharing, 
 from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.scaling import ScalePolicy, SlotRange, busiest, slot_numbers
 from midstream.checkpoint.records import Slots
-from midstream.distribution.key_classes import in_words
+from midstream.distribution.fragments import Routing, in_words
 from midstream.distribution.move_legality import MSLB
-from midstream.distribution.routing import Routing
 from midstream.job.batch import Batch
 from midstream.job.slots.both_at_once import SHARED
-from midstream.job.slots.hot_decisions import carry_out, hot_look, refused
-from midstream.job.slots.measuring import Measure, Measured, PlansDecided, measured
+from midstream.job.slots.measuring import Measure, Measured, PlansDecided, carry_out, hot_look, measured, refused
 from midstream.job.slots.protocol_choice import longest_window, terms_of
 from midstream.job.slots.relocation import groups_moved
 from midstream.job.slots.spreading import SpreadGroups

@@ -20,8 +20,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import slot_loads
-from midstream.distribution.key_classes import ARRIVAL, key_classes
-from midstream.distribution.routing import Routing
+from midstream.distribution.fragments import ARRIVAL, Routing, key_classes
 from midstream.distribution.spread_groups import (
     Kind,
     Name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.algebra.time import FARTHEST
+from midstream.algebra.physical import Source
+from midstream.algebra.time import BEGINNING, FARTHEST, INFINITY
+from midstream.algebra.windows import Hop
 from midstream.errors import DeadLetterWarning, InputError, level_outside
-from midstream.operators.elements import Mask, Ticks
+from midstream.operators.elements import Elements, Mask, Ticks, select_columns
+from midstream.operators.hops import boundary_after
+from midstream.operators.stateless import windowed
 from midstream.operators.vectors import numbers_of
 
 
@@ -135,3 +139,131 @@ def _alike(got: pa.DataType, declared: pa.DataType) -> bool:
     if is_.is_timestamp(got) and is_.is_timestamp(declared):
         return (got.tz is None) == (declared.tz is None)
     return any(kind(got) and kind(declared) for kind in (is_.is_integer, is_.is_decimal))
+
+
+DAY = 86_400_000_000
+
+ENOUGH = 10
+"""How many rows beyond the reach show by themselves that their stream has gone on there."""
+
+OUT_OF_RANGE, TOO_FAR_AHEAD = "time out of range", "too far ahead"
+"""The reasons of dead letters."""
+
+Span = tuple[int, int, int]
+"""Rows that hang together: the first time, the last, and how many they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The latest time of a stream so far, and up to when rows are believed.
+
+    With a `step`, rows beyond are reported as spans of rows at most so far apart: the stream may have gone on there.
+    """
+
+    latest: int = BEGINNING
+    until: int = FARTHEST - 1
+    step: int = 0
+
+
+def reach_of(declaration: StreamDeclaration, latest: int, clock: int | None) -> Reach:
+    """A stream's reach before anything is known of a batch but its clock."""
+    bound = declaration.max_ahead
+    if declaration.timestamps != "external" or bound == "any":
+        return Reach(latest)
+    if bound != "clock":
+        return Reach(latest, BEGINNING if latest == BEGINNING else min(latest + bound, FARTHEST - 1), bound)
+    if clock is None or declaration.domain.is_integer:
+        return Reach(latest)
+    return Reach(latest, min(max(latest, clock) + DAY, FARTHEST - 1))
+
+
+def spans_of(ticks: Ticks, step: int) -> list[Span]:
+    """Times as spans.
+
+    >>> spans_of(np.array([9, 1, 2, 30]), 5)
+    [(1, 2, 2), (9, 9, 1), (30, 30, 1)]
+    """
+    if not len(ticks):
+        return []
+    ordered = np.sort(ticks)
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(ordered) > step) + 1))
+    ends = np.append(starts[1:], len(ordered))
+    return [(int(ordered[a]), int(ordered[b - 1]), int(b - a)) for a, b in zip(starts, ends, strict=True)]
+
+
+def merged(spans: Iterable[Span], step: int) -> list[Span]:
+    """Spans of several slots as spans of all their rows.
+
+    >>> merged([(9, 12, 2), (1, 5, 3), (14, 14, 1)], 4)
+    [(1, 14, 6)]
+    """
+    found: list[Span] = []
+    for first, last, rows in sorted(spans):
+        if found and first - found[-1][1] <= step:
+            found[-1] = (found[-1][0], max(found[-1][1], last), found[-1][2] + rows)
+        else:
+            found.append((first, last, rows))
+    return found
+
+
+def believed(reach: Reach, latest: int, within: int, beyond: Sequence[Span], doubted: bool = False) -> tuple[int, bool]:
+    """Up to when the rows of a batch are believed, and whether the stream is doubted after it.
+
+    `latest` is the latest time so far and among the batch's rows within the reach, `within` how many these are;
+    `beyond` are the spans beyond.
+    """
+    if not beyond:
+        return reach.until, doubted and not within
+    if latest == BEGINNING:
+        return _connected(_middle(beyond), beyond, reach.step)[0], False
+    reached, rest = _connected(latest, beyond, reach.step)
+    far = sum(rows for _, _, rows in rest)
+    near = within + sum(rows for _, _, rows in beyond) - far
+    if far <= near:
+        return max(reached, reach.until), False
+    if far < ENOUGH and not doubted:
+        return max(reached, reach.until), True
+    return _connected(_middle(rest), rest, reach.step)[0], doubted
+
+
+def _connected(start: int, spans: Sequence[Span], step: int) -> tuple[int, list[Span]]:
+    """The last time that hangs together with a start, and the spans after it."""
+    reached = start
+    rest = []
+    for span in spans:
+        if span[0] - reached <= step:
+            reached = max(reached, span[1])
+        else:
+            rest.append(span)
+    return reached, rest
+
+
+def _middle(spans: Sequence[Span]) -> int:
+    """The end of the span that the median row is in."""
+    half = (sum(rows for _, _, rows in spans) + 1) // 2
+    for _, last, rows in spans:
+        half -= rows
+        if half <= 0:
+            return last
+    return spans[-1][1]
+
+
+def source_elements(source: Source, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
+    """Rows of a stream as the windowed elements of a source."""
+    names = source.stream.columns.names
+    places = [names.index(name.removeprefix(f"{source.stream.alias}.")) for name in source.schema.names]
+    return windowed(Elements(select_columns(rows, places, source.schema), ticks, ticks + 1), source.window)
+
+
+def reached(sources: Iterable[Source], registers: Mapping[str, int]) -> int:
+    """The least instant at which something may still start, over all sources.
+
+    A tuple at or after a register starts to count at the next boundary of its hop, if it has one.
+    """
+    least = INFINITY
+    for source in sources:
+        register = registers.get(source.stream.name, BEGINNING)
+        if isinstance(source.window, Hop) and BEGINNING < register < INFINITY:
+            register = int(boundary_after(register, source.window))
+        least = min(least, register)
+    return least

@@ -17,10 +17,9 @@ from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING
 from midstream.connectors.files.bad_rows import BAD, BadRow, readable
 from midstream.inputs.json_values import json_texts
-from midstream.job.task.ingest import in_range, ticks_of
-from midstream.job.task.reach import OUT_OF_RANGE, TOO_FAR_AHEAD, Reach, merged, spans_of
+from midstream.job.task.ingest import OUT_OF_RANGE, TOO_FAR_AHEAD, Reach, in_range, merged, spans_of, ticks_of
+from midstream.job.task.memory import ParquetSpool
 from midstream.job.task.reports import Report
-from midstream.job.task.spill import ParquetSpool
 from midstream.operators.elements import Elements, Mask, Ticks, rows_without_columns
 from midstream.operators.ordering import total_order
 from midstream.operators.stateless import windowed

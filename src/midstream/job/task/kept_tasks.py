@@ -8,12 +8,18 @@ again), the task is dropped and another one is opened. A task is kept only once 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
-from midstream.checkpoint.files import Files
-from midstream.checkpoint.packs import SegmentEntry, open_segment
+import pyarrow as pa
+
+from midstream.checkpoint.files import Files, SideBySide
+from midstream.checkpoint.maps import Mapped
+from midstream.checkpoint.packs import SegmentEntry, StateKey, open_segment
+from midstream.job.task.reports import Report
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 
@@ -83,3 +89,86 @@ class HeldSegments:
                 found[place] = open_segment(files, entry, state.schema)
             self.in_memory = set()
         self.segments = found
+
+
+@dataclass(slots=True)
+class Collected:
+    """The reports of steps, and the files that each of them has begun to write."""
+
+    reports: list[Report] = field(default_factory=list)
+    _writing: list[tuple[Report, SideBySide]] = field(default_factory=list)
+    _waiting: Lock = field(default_factory=Lock)
+
+    def begin(self, report: Report, files: SideBySide) -> None:
+        """A step begins to write."""
+        self._writing.append((report, files))
+
+    def wait(self) -> None:
+        """Waits until all files are there; reports then tell what writing them took.
+
+        Several threads may wait. Whoever fails first raises the failure; no file is being written any more then.
+        """
+        with self._waiting:
+            failures: list[BaseException] = []
+            while self._writing:
+                report, files = self._writing.pop()
+                try:
+                    files.wait()
+                except Exception as failure:
+                    failures.append(failure)
+                report.processor += files.processor
+            if failures:
+                raise failures[0]
+
+
+class KeepsWindows(Protocol):
+    """A task whose windows others may keep too."""
+
+    def windows(self) -> Iterator[tuple[object, int, SortedState]]:
+        """The windows that it keeps, by what they hold, with the frontier up to which they forgot."""
+
+
+@dataclass(slots=True)
+class Pool:
+    """What the tasks of a slot hold together: segments opened once, written once."""
+
+    tasks: list[KeepsWindows] = field(default_factory=list)
+    opened: dict[str, Segment] = field(default_factory=dict)
+    entries: dict[str, SegmentEntry] = field(default_factory=dict)
+    written: dict[int, SegmentEntry] = field(default_factory=dict)
+    known: dict[str, Segment] = field(default_factory=dict)
+    """Segments that tasks kept open since the last batch, by place."""
+    packs: dict[str, Mapped] = field(default_factory=dict)
+    whole: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    """The files that were opened, and the stored segments of which parts were."""
+    unified: bool = False
+
+    def open(self, files: Files, entry: SegmentEntry, state: SortedState) -> Segment:
+        """The segment of an entry."""
+        if entry.place not in self.opened:
+            known = self.known.get(entry.place)
+            if known is None:
+                known = open_segment(files, entry, state.schema, self.packs, self.whole if entry.is_part else None)
+            self.opened[entry.place] = known
+            self.entries[entry.place] = entry
+        return self.opened[entry.place]
+
+    def unify(self) -> None:
+        """Lets equal windows hold the same segments: those of the one that has forgotten least."""
+        if self.unified:
+            return
+        self.unified = True
+        equal: dict[object, list[tuple[int, SortedState]]] = defaultdict(list)
+        for task in self.tasks:
+            for token, frontier, state in task.windows():
+                equal[token].append((frontier, state))
+        for windows in equal.values():
+            first = min(windows, key=lambda window: window[0])[1]
+            for _, other in windows:
+                if other is not first:
+                    other.replace_segments(first.segments)
+
+    def entry(self, segment: Segment, name: StateKey) -> SegmentEntry:
+        """Where a segment is, under the name of a state."""
+        known = self.written[id(segment)] if segment.place is None else self.entries[segment.place].counted(segment)
+        return known if (known.state, known.key) == name else replace(known, state=name[0], key=name[1])

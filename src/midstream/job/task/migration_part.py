@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from midstream.job.task.memory import Memory
-from midstream.job.task.memory_limits import bind
-from midstream.job.task.reports import FragmentReport
-from midstream.job.task.samples import BoxWatch
+from midstream.job.task.memory import Memory, bind
+from midstream.job.task.reports import BoxWatch, FragmentReport
 from midstream.job.task.state_store import NamedState
 from midstream.job.task.works import FragmentWork, MigrationWork
 from midstream.migration.execution import Execution, SingleBox

@@ -14,15 +14,14 @@ import pyarrow as pa
 
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.packs import open_segment
+from midstream.distribution.fragments import Routing
 from midstream.distribution.moves import Shipment
-from midstream.distribution.routing import Routing
 from midstream.errors import MidstreamError
-from midstream.job.task.exchange import Exchange, Slots, at_site, slots_of, to_every_slot
-from midstream.job.task.layout import Layout, portions
+from midstream.job.task.exchange import Exchange, Layout, Slots, at_site, portions, slots_of, to_every_slot
 from midstream.job.task.memory import Memory
-from midstream.job.task.output_buffer import ForwardBuffer
 from midstream.job.task.reports import Report
-from midstream.job.task.state_filling import Entries, Filling, FillWork, slots_for
+from midstream.job.task.results import ForwardBuffer
+from midstream.job.task.state_store import Entries, Filling, FillWork, slots_for
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from midstream.job.task.layout import MOST_TEXT
-from midstream.job.task.spill import Spill
+from midstream.job.task.exchange import MOST_TEXT
+from midstream.job.task.memory import Spill
 from midstream.operators.elements import Ticks, concatenate_batches
 from midstream.operators.vectors import numbers_of
 

@@ -18,25 +18,30 @@ import pyarrow as pa
 from midstream.algebra.physical import Source
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.file_entries import DeadLetterFile
-from midstream.checkpoint.files import Files
+from midstream.checkpoint.files import Files, SideBySide, begin, wait_for
 from midstream.checkpoint.names import name_for, query_of
 from midstream.checkpoint.outputs import checksum_of
-from midstream.checkpoint.parallel_writes import SideBySide, begin, wait_for
 from midstream.checkpoint.process import this_process
 from midstream.errors import InputError, MidstreamError
-from midstream.job.task.collected import Collected
-from midstream.job.task.exchange import Exchange, Shares, Slots, at_site, groups_of, to_every_slot, to_shared_slots
+from midstream.job.task.exchange import (
+    FROM,
+    Exchange,
+    Layout,
+    Shares,
+    Slots,
+    at_site,
+    groups_of,
+    portions,
+    to_every_slot,
+    to_shared_slots,
+)
 from midstream.job.task.intake import Intake, in_order, source_elements
-from midstream.job.task.kept_tasks import KeptTasks
-from midstream.job.task.layout import FROM, Layout, portions
-from midstream.job.task.memory import Memory
-from midstream.job.task.output_buffer import ResultsBuffer
-from midstream.job.task.pool import Pool
+from midstream.job.task.kept_tasks import Collected, KeptTasks, Pool
+from midstream.job.task.memory import Memory, ParquetSpool
 from midstream.job.task.reports import RanOn, Report
-from midstream.job.task.results_files import Place, write_results
+from midstream.job.task.results import Place, ResultsBuffer, write_results
 from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
-from midstream.job.task.spill import ParquetSpool
 from midstream.job.task.stream_reading import StreamReading
 from midstream.job.task.task import Task
 from midstream.job.task.works import FragmentWork, TaskWork

@@ -12,12 +12,11 @@ import pyarrow as pa
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.process import this_process
-from midstream.job.task.exchange import Delivery
+from midstream.job.task.exchange import GROUP, Delivery, Layout
 from midstream.job.task.in_place import Copy
+from midstream.job.task.ingest import Reach
 from midstream.job.task.intake import Intake
-from midstream.job.task.layout import GROUP, Layout
-from midstream.job.task.reach import Reach
-from midstream.job.task.samples import SampleRequest, add_samples, sampled
+from midstream.job.task.reports import SampleRequest, add_samples, sampled
 from midstream.job.task.sorted_runs import Accepted
 from midstream.operators.vectors import gather_rows
 

@@ -20,17 +20,14 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import query_of
 from midstream.checkpoint.packs import SegmentEntry, StateKey
 from midstream.errors import JobError
+from midstream.job.task.kept_tasks import Pool
 from midstream.job.task.marked_groups import MARKED, MarkedGroups, unmarked
-from midstream.job.task.memory import Memory
-from midstream.job.task.memory_limits import bind, frontiers
+from midstream.job.task.memory import Memory, bind, frontiers
 from midstream.job.task.migration_part import MigrationPart
-from midstream.job.task.new_members import NewMembers
-from midstream.job.task.output_buffer import ForwardBuffer, OutputBuffer, ResultsBuffer
-from midstream.job.task.pool import Pool
-from midstream.job.task.reports import FragmentReport
-from midstream.job.task.samples import BoxWatch
+from midstream.job.task.reports import BoxWatch, FragmentReport
+from midstream.job.task.results import ForwardBuffer, OutputBuffer, ResultsBuffer
 from midstream.job.task.state_store import NamedState, StateStore, by_state
-from midstream.job.task.task_graph import TaskGraph
+from midstream.job.task.task_graph import NewMembers, TaskGraph
 from midstream.job.task.works import FragmentWork, Member, TaskWork
 from midstream.migration.execution import arranged
 from midstream.operators.base import Operator

@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import PhysicalNode, Source, walk_physical
 from midstream.algebra.physical.routed import KeptWindow, WindowName
 from midstream.algebra.time import BEGINNING
-from midstream.checkpoint.packs import open_states
-from midstream.distribution.fragments import Received
-from midstream.job.task.kept_windows import has_null_keys, probed_alias, probed_token, window_alias
+from midstream.checkpoint.packs import SegmentEntry, open_segment, open_states
+from midstream.distribution.fragments import Received, leaves
 from midstream.job.task.state_store import NamedState, StateStore
 from midstream.job.task.works import Member, TaskWork
 from midstream.migration.contents import ports_of
-from midstream.operators.base import Work
+from midstream.migration.execution import arranged
+from midstream.operators.base import Operator, Work
 from midstream.operators.box import Box
+from midstream.operators.build import build
+from midstream.operators.elements import Elements
+from midstream.operators.join import SymmetricJoin
 from midstream.operators.one_way_join import OneWayJoin
-from midstream.operators.shared_graph import SharedGraph, leaves
+from midstream.operators.shared_graph import SharedGraph, named_leaves
+from midstream.operators.slices import grid_floor
+from midstream.operators.state.portions import slices
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
+from midstream.scheduling.presence import present_parts
+
+
+def has_null_keys(operator: Operator, state: SortedState) -> bool:
+    """Whether rows with a null key are kept too: a join by equality drops them."""
+    return not isinstance(operator, SymmetricJoin) or operator.nulls_equal or not state.key
+
+
+def probed_alias(node: KeptWindow) -> str:
+    """The stream whose window is kept for one-way joins."""
+    return next(leaves(node.input.producer if isinstance(node.input, Received) else node.input)).stream.alias
+
+
+def probed_token(node: KeptWindow) -> tuple[object, ...]:
+    """What a window for one-way joins holds and in which slots, but for when it began: equal tokens, equal windows."""
+    route = node.input.route if isinstance(node.input, Received) else None
+    return node.name, route, tuple(node.schema.names)
+
+
+def window_alias(node: PhysicalNode) -> str | None:
+    """The one stream below a node that remembers nothing; what comes through an exchange is none."""
+    nodes = list(walk_physical(node))
+    sources = [n for n in nodes if isinstance(n, Source)]
+    plain = not any(n.stateful for n in nodes)
+    one = sources[0] if plain and len(sources) == 1 else None
+    return None if one is None or isinstance(one, Received) else one.stream.alias
 
 
 class TaskGraph:
@@ -54,7 +87,7 @@ class TaskGraph:
         if member.named is None:
             yield from ((number, source) for number, (source, _) in enumerate(self.live.sources))
             return
-        for leaf, name in leaves(member.work.fragment.plan, member.named.value):
+        for leaf, name in named_leaves(member.work.fragment.plan, member.named.value):
             if isinstance(leaf, Source):
                 yield self.live.source_of(name), leaf
 
@@ -144,3 +177,74 @@ def _made(work: TaskWork, box: Box | None) -> tuple[SharedGraph, list[list[int]]
     graph = SharedGraph({k: v for m in work.members for k, v in m.work.functions.items()})
     used = [graph.add(m.work.fragment.plan, m.named.value, m.grid) for m in work.members if m.named is not None]
     return graph, used
+
+
+@dataclass(frozen=True, slots=True)
+class NewMembers:
+    """The members of a task that are new in this batch."""
+
+    task: TaskGraph
+    store: StateStore
+
+    @property
+    def graph(self) -> SharedGraph:
+        """The operators of all members."""
+        return self.task.live
+
+    def inputs(self) -> Iterator[tuple[int, int, Elements]]:
+        """What new operators start with, by port, children first; each is to be taken before the next is asked for."""
+        windows = {(i.node, i.port): i.segments.get(self.store.slot, ()) for i in self.task.work.inherited}
+        for number, operator in enumerate(self.graph.operators):
+            member = self.task.owner[number]
+            if not member.fresh:
+                continue
+            for port, place in enumerate(self.graph.inputs[number]):
+                kept = windows.get((self.graph.names[number], port))
+                contents = self._window(operator, port, kept) if kept is not None else self._present(place, member)
+                for content in contents:
+                    yield number, port, content
+
+    def results(self) -> Iterator[tuple[int, Elements]]:
+        """What new members give whose root runs already."""
+        for i, member in enumerate(self.task.work.members):
+            root = self.graph.members[i].root
+            if member.fresh and (root < 0 or not self.task.owner[root].fresh):
+                for content in self._present(root, member):
+                    yield i, content
+
+    def _window(self, operator: Operator, port: int, kept: Sequence[SegmentEntry]) -> Iterator[Elements]:
+        """What is still valid of a window that another operator keeps, some at a time."""
+        state = next(state for p, state in ports_of(operator) if p == port)
+        frontier = self.graph.incoming(self.graph.operators.index(operator), self.graph.frontier)
+        for entry in kept:
+            for part in slices(open_segment(self.store.files, entry).elements, entry.bytes, self.store.memory.chunk):
+                yield arranged(part.where(part.valid_to > frontier), state.schema)
+
+    def _present(self, place: int, member: Member) -> Iterator[Elements]:
+        """What is known for a new member of what a source or an operator has given, and is still valid.
+
+        An operator that is new itself is given what it reads, and gives what follows from it by itself.
+        """
+        if place < 0:
+            yield from self._derived(self.graph.sources[~place][0], member)
+            return
+        if self.task.owner[place].fresh:
+            return
+        operator, node = self.graph.operators[place], self.graph.nodes[place]
+        if node.stateful:
+            again = partial(build, node, self.graph.functions)
+            yield from present_parts(operator, again, operator.frontier, self.store.memory.chunk)
+            return
+        for port, below in enumerate(self.graph.inputs[place]):
+            for content in self._present(below, member):
+                yield from operator.pieces(port, content)
+
+    def _derived(self, source: Source, member: Member) -> Iterator[Elements]:
+        """What a source would have given, of what another query keeps."""
+        name, frontier = (member.work.query, source.stream.alias), grid_floor(self.graph.frontier, member.grid)
+        for derived in (d for d in self.task.work.derived if (d.query, d.alias) == name):
+            for entry in derived.segments.get(self.store.slot, ()):
+                kept = open_segment(self.store.files, entry).elements
+                for part in slices(kept, entry.bytes, self.store.memory.chunk):
+                    given = derived.shaped(part, source, self.store.slot)
+                    yield given.where(given.valid_to > frontier)

@@ -14,7 +14,7 @@ from midstream.cluster.local.embedded import Stream, batches
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.observing import observe
 from midstream.errors import JobError
-from midstream.job.task.sources import source_elements
+from midstream.job.task.ingest import source_elements
 from midstream.lab.bench.adaptivity_runs import Run, drive, question_of
 from midstream.lab.bench.adaptivity_spark import add_figures_on_spark
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, hot_chain, record

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.inputs import catalog_of
-from midstream.job.task.sources import source_elements
+from midstream.job.task.ingest import source_elements
 from midstream.lab.bench.figures import Report
 from midstream.language import parse
 from midstream.operators.box import ROOT, Box, Wire

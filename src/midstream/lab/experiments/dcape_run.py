@@ -19,7 +19,7 @@ from midstream.algebra.physical import Source, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
 from midstream.cluster.simulated import Disk, Link, Simulation
-from midstream.job.task.sources import source_elements
+from midstream.job.task.ingest import source_elements
 from midstream.lab.experiments.arrivals import poisson
 from midstream.lab.experiments.dcape_meter import PartitionedLoops
 from midstream.lab.experiments.dcape_policy import MachineLook, measured_balance, paper_request

@@ -13,7 +13,7 @@ from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING
 from midstream.api import ask
 from midstream.cluster.local.live_query import LiveQuery
-from midstream.job.task.sources import source_elements
+from midstream.job.task.ingest import source_elements
 from midstream.lab.experiments.arrivals import poisson
 from midstream.migration.genmig import GenMig
 from midstream.migration.protocol import Situation

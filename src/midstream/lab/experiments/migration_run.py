@@ -18,7 +18,7 @@ import pyarrow as pa
 from midstream.algebra.time import BEGINNING
 from midstream.api import ask
 from midstream.cluster.local.live_query import Release
-from midstream.job.task.sources import source_elements
+from midstream.job.task.ingest import source_elements
 from midstream.lab.experiments.virtual_processor import (
     Counts,
     VirtualProcessor,

@@ -22,7 +22,7 @@ import pyarrow as pa
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.cluster.local.live_query import Release
 from midstream.inputs import catalog_of
-from midstream.job.task.sources import reached, source_elements
+from midstream.job.task.ingest import reached, source_elements
 from midstream.lab.experiments.report import Report
 from midstream.language import parse
 from midstream.operators.box import Box

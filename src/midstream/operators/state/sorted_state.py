@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate, empty_elements
-from midstream.operators.state.grouping import Grouping
-from midstream.operators.state.segment import Segment, make_segment, merge, sort_by_hash
+from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, sort_by_hash
 
 TIER = 4
 """How many segments of like size are merged into one, and how much larger the next size is."""

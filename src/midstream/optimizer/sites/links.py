@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from midstream.algebra.quantities import seconds, size
+from midstream.algebra.time import seconds, size
 from midstream.errors import QueryError
 
 HINT = 'write "eu -> us" = "80 ms, 10 MB/s", or "eu <-> us" for both ways'

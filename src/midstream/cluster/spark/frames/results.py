@@ -16,13 +16,12 @@ from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.outputs import require_present
-from midstream.checkpoint.result_files import QUERY
+from midstream.checkpoint.outputs import QUERY, require_present
 from midstream.checkpoint.retention import kept_from, warn_of_removed, warn_of_removed_dead_letters
 from midstream.checkpoint.stored_results import released_files
 from midstream.job.outputs.results import start_column
 from midstream.job.task.intake import DEAD_LETTERS
-from midstream.job.task.result_table import result_table
+from midstream.job.task.results import result_table
 from midstream.optimizer.plans import Plan
 
 _SIGNS = re.compile(r"[][{}*?\\]")

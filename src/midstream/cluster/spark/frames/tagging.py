@@ -22,9 +22,20 @@ from midstream.connectors.files.bad_rows import BAD, FIELD
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import InputError
 from midstream.inputs import NamedSource
-from midstream.job.task.exchange import Delivery, bits_of, default_routing, in_slot
+from midstream.job.task.exchange import (
+    FROM,
+    GROUP,
+    NOTE,
+    PORT,
+    SLOT,
+    TO,
+    Delivery,
+    Layout,
+    bits_of,
+    default_routing,
+    in_slot,
+)
 from midstream.job.task.in_place import Arrivals
-from midstream.job.task.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout
 
 
 @dataclass(frozen=True)

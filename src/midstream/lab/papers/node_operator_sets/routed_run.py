@@ -12,9 +12,8 @@ import pyarrow as pa
 from midstream.algebra import physical as p
 from midstream.cluster.simulated.kernel import Simulation
 from midstream.cluster.simulated.links import Link
-from midstream.job.task.ingest import ticks_of
-from midstream.job.task.result_table import result_table
-from midstream.job.task.sources import source_elements
+from midstream.job.task.ingest import source_elements, ticks_of
+from midstream.job.task.results import result_table
 from midstream.lab.papers.node_operator_sets.calls import MemberEvent
 from midstream.lab.papers.node_operator_sets.cost import Costs
 from midstream.lab.papers.node_operator_sets.member import centralized_members, distributed_members

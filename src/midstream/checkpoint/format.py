@@ -1,0 +1,310 @@
+"""What manifests are written as: an envelope around JSON, records that say only what differs, entries by column.
+
+The first line carries the kind, the format, the length and a checksum of all of it: a torn or changed file is known
+before anything in it is believed, and the format before anything in it is understood.
+
+State ids are long and stand in many entries, file names likewise: each is written once and spoken of by number.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, astuple, dataclass, fields
+from functools import cache
+from numbers import Integral, Real
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from midstream.checkpoint.file_entries import (
+    DeadLetterFile,
+    ListFile,
+    MetricsFile,
+    ResultFile,
+    SourceFile,
+    Superseded,
+)
+from midstream.checkpoint.packs import HashRange, SegmentEntry, StateKey
+from midstream.checkpoint.records import (
+    Asked,
+    DoubledMove,
+    Fault,
+    Outputs,
+    QueryAccount,
+    SetAside,
+    Slots,
+    StoredRequest,
+    Streams,
+    Wanted,
+)
+from midstream.errors import InternalError, JobError
+
+COMPRESS_FROM = 16_384
+"""The size from which content is compressed."""
+
+
+def seal(kind: str, version: int, content: dict[str, Any]) -> bytes:
+    """Content in an envelope; equal content gives equal bytes."""
+    body = object_text(content).encode()
+    encoding, length = "json", len(body)
+    if length >= COMPRESS_FROM:
+        encoding, body = "zstd", pa.compress(body, codec="zstd", asbytes=True)
+    head = {
+        "midstream": kind,
+        "format": version,
+        "encoding": encoding,
+        "length": length,
+        "bytes": len(body),
+    }
+    return _json({**head, "checksum": _checksum(head, body)}) + b"\n" + body
+
+
+def unseal(kind: str, version: int, sealed: bytes, name: str) -> dict[str, Any]:
+    """The content of an envelope, checked; `name` is what errors call the file."""
+    first, _, body = sealed.partition(b"\n")
+    head = _head(kind, first, name)
+    _require_format(head["format"], version, name)
+    if len(body) != head["bytes"]:
+        raise damaged(name, f"{head['bytes']} bytes should follow its first line, not {len(body)}")
+    if _checksum({name: head[name] for name in head if name != "checksum"}, body) != head["checksum"]:
+        raise damaged(name, "its checksum does not agree")
+    try:
+        if head["encoding"] == "zstd":
+            body = pa.decompress(body, head["length"], codec="zstd", asbytes=True)
+        content: dict[str, Any] = json.loads(body)
+    except (ValueError, TypeError, OSError, pa.ArrowException) as error:
+        raise damaged(name, f"{type(error).__name__}: {error}") from error
+    return content
+
+
+def _checksum(head: dict[str, Any], body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(_json(head)))
+
+
+def damaged(name: str, why: str) -> JobError:
+    """A file that does not hold what was written."""
+    return JobError(f"{name} is damaged", detail=why, hint="restore it from a copy of the checkpoint")
+
+
+def _head(kind: str, line: bytes, name: str) -> dict[str, Any]:
+    try:
+        head = json.loads(line)
+        sane = head["midstream"] == kind and all(
+            type(head[k]) is int for k in ("format", "length", "bytes", "checksum")
+        )
+        sane = sane and head["encoding"] in ("json", "zstd")
+    except (ValueError, KeyError, TypeError):
+        sane = False
+    if not sane:
+        raise damaged(name, f"its first line is not that of a {kind}")
+    return dict(head)
+
+
+def _require_format(found: int, version: int, name: str) -> None:
+    if found != version:
+        raise JobError(
+            f"{name} has format {found}, this version of Midstream reads format {version}",
+            hint="use the version of Midstream that wrote it, or start with a new checkpoint",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A value whose JSON is made already."""
+
+    text: str
+
+
+class Fixed(dict[str, Any]):
+    """A record that does not change any more: its JSON is made once, however many files it goes into."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        super().__init__(content)
+        self.text = _text(content)
+
+
+def object_text(content: Mapping[str, Any]) -> str:
+    """An object as JSON; values that are `Ready` are taken as they are, and come last.
+
+    >>> object_text({"b": Ready("[1]"), "c": {"a": None}})
+    '{"c":{"a":null},"b":[1]}'
+    """
+    ready = sorted((name, value.text) for name, value in content.items() if isinstance(value, Ready))
+    plain = _text({name: value for name, value in content.items() if not isinstance(value, Ready)})
+    parts = [*([plain[1:-1]] if len(plain) > 2 else []), *(f"{_text(name)}:{text}" for name, text in ready)]
+    return "{" + ",".join(parts) + "}"
+
+
+def list_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Records as a JSON list."""
+    return "[" + ",".join(r.text if isinstance(r, Fixed) else _text(r) for r in records) + "]"
+
+
+def _json(value: Any) -> bytes:
+    return _text(value).encode()
+
+
+def _text(value: Any) -> str:
+    try:
+        return _ENCODER.encode(value)
+    except (ValueError, TypeError) as error:
+        raise InternalError("a manifest holds what JSON cannot say", detail=str(error)) from error
+
+
+def _number(value: Any) -> Any:
+    """NumPy's numbers as plain ones."""
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} {value!r:.100}")
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_number)
+
+
+Record = TypeVar("Record")
+
+_FILES: dict[tuple[type, str], type] = {
+    (Outputs, "results"): ResultFile,
+    (Outputs, "listed"): ListFile,
+    (Outputs, "dead_letters"): DeadLetterFile,
+    (Outputs, "listed_dead_letters"): ListFile,
+    (Outputs, "superseded"): Superseded,
+    (Outputs, "metrics"): MetricsFile,
+    (Streams, "files"): SourceFile,
+    (Streams, "listed"): ListFile,
+    (Asked, "requests"): StoredRequest,
+}
+"""The fields that are sequences of entries, or such by name; an entry is a row of its values."""
+
+_PARTS: dict[tuple[type, str], type] = {
+    (Slots, "wanted"): Wanted,
+    (Slots, "doubled"): DoubledMove,
+    (QueryAccount, "fault"): Fault,
+    (QueryAccount, "set_aside"): SetAside,
+}
+"""The records within records."""
+
+_ROW: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    kind: attrgetter(*(f.name for f in fields(kind))) for kind in set(_FILES.values())
+}
+
+
+def written(record: Any) -> dict[str, Any]:
+    """The fields of a record that are not as at the beginning."""
+    found: dict[str, Any] = {}
+    kind: type = type(record)
+    for name, beginning in _beginnings(kind).items():
+        value = getattr(record, name)
+        if value != beginning:
+            found[name] = _written((kind, name), value)
+    return found
+
+
+@cache
+def _beginnings(kind: type) -> dict[str, Any]:
+    """What each field of a record is at a job's beginning."""
+    return {f.name: f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(kind)}
+
+
+def _written(place: tuple[type, str], value: Any) -> Any:
+    if place in _PARTS:
+        return written(value)
+    if place not in _FILES:
+        return value
+    row = _ROW[_FILES[place]]
+    return (
+        {name: list(map(row, v)) for name, v in value.items()} if isinstance(value, Mapping) else list(map(row, value))
+    )
+
+
+def read(kind: type[Record], content: Mapping[str, Any]) -> Record:
+    """The record in what JSON had of it."""
+    return kind(**{name: _read((kind, name), value) for name, value in content.items()})
+
+
+def _read(place: tuple[type, str], value: Any) -> Any:
+    if place in _PARTS:
+        return read(_PARTS[place], value)
+    entry = _FILES.get(place)
+    if entry is None:
+        return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, dict):
+        return {name: tuple(entry(*row) for row in rows) for name, rows in value.items()}
+    return tuple(entry(*row) for row in value)
+
+
+_TEXTS = ("state", "key", "file")
+_NUMBERS = tuple(f.name for f in fields(SegmentEntry) if f.name not in (*_TEXTS, "hashes"))
+_numbers = attrgetter(*_NUMBERS)
+_make: Callable[..., SegmentEntry] = SegmentEntry
+
+
+class Writer:
+    """Turns entries into numbers and remembers the texts they speak of."""
+
+    def __init__(self) -> None:
+        self._states: dict[StateKey, int] = {}
+        self._files: dict[str, int] = {}
+        self._lists: dict[tuple[SegmentEntry, ...], int] = {}
+        self._seen: dict[int, tuple[Sequence[SegmentEntry], int]] = {}
+
+    def once(self, entries: Sequence[SegmentEntry]) -> dict[str, Any]:
+        """Entries as columns, or the number of the list of equal entries that has been written before."""
+        if id(entries) in self._seen:  # queries that share their state have the very same list
+            return {"same": self._seen[id(entries)][1]}
+        whole = tuple(entries)
+        known = whole in self._lists
+        number = self._lists.setdefault(whole, len(self._lists))
+        self._seen[id(entries)] = (entries, number)
+        return {"same": number} if known else self.columns(whole)
+
+    def columns(self, entries: Sequence[SegmentEntry]) -> dict[str, Any]:
+        """Entries as columns of numbers; parts of segments stand apart, by position."""
+        states, files = self._states, self._files
+        columns: dict[str, Any] = {
+            "state": [states.setdefault((e.state, e.key), len(states)) for e in entries],
+            "file": [files.setdefault(e.file, len(files)) for e in entries],
+        }
+        columns.update(zip(_NUMBERS, map(list, zip(*map(_numbers, entries), strict=True)), strict=False))
+        parts = [[i, *astuple(e.hashes)] for i, e in enumerate(entries) if e.hashes is not None]
+        return {**columns, "parts": parts} if parts else columns
+
+    def texts(self) -> dict[str, Any]:
+        """The texts, by number."""
+        return {"states": [[state, list(key)] for state, key in self._states], "files": list(self._files)}
+
+
+class Reader:
+    """Turns columns of numbers back into entries."""
+
+    def __init__(self, texts: dict[str, Any]) -> None:
+        self._states = [(state, tuple(key)) for state, key in texts["states"]]
+        self._files = texts["files"]
+        self._lists: list[tuple[SegmentEntry, ...]] = []
+
+    def once(self, columns: dict[str, Any]) -> tuple[SegmentEntry, ...]:
+        """The entries that were written once; lists must be read in the order in which they were written."""
+        if "same" in columns:
+            return self._lists[int(columns["same"])]
+        self._lists.append(self.entries(columns))
+        return self._lists[-1]
+
+    def entries(self, columns: dict[str, Any]) -> tuple[SegmentEntry, ...]:
+        """The entries that were written."""
+        if not columns["state"]:
+            return ()
+        parts = {i: HashRange(*part) for i, *part in columns.get("parts", ())}
+        states, files = self._states, self._files
+        rows = zip(columns["state"], columns["file"], *(columns[name] for name in _NUMBERS), strict=True)
+        if not parts:
+            return tuple(_make(*states[state], files[file], *numbers) for state, file, *numbers in rows)
+        return tuple(
+            _make(*states[state], files[file], *numbers, parts.get(i)) for i, (state, file, *numbers) in enumerate(rows)
+        )

@@ -1,1 +1,0 @@
-"""What arrives: the streams of a batch and their routes, which times are believed, which streams are waited for."""
