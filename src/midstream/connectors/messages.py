@@ -1,4 +1,4 @@
-"""What the bytes of messages mean: rows of JSON, changes as Debezium writes them, or bytes as they are.
+"""What the bytes of messages mean: rows of JSON, Avro or Protobuf, changes as Debezium writes them, or bytes.
 
 A message is one row. One that is none is a bad row, which says where the message is; others are read all the same.
 """
@@ -14,10 +14,14 @@ import pyarrow as pa
 
 from midstream.connectors.files.bad_rows import BadRow, shown, with_bad_rows
 from midstream.connectors.files.json_text import read_json
+from midstream.connectors.schema_registry import Row, SchemaRegistry
+from midstream.connectors.values import columns_of_values
 from midstream.errors import InputError
 from midstream.inputs.ddl import schema_of_ddl
 
 FORMATS = ("json", "debezium", "raw")
+WITH_REGISTRY = ("avro", "protobuf")
+"""The formats of messages that name a schema, which a registry has."""
 
 CHANGES: Mapping[str, str] = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
 """What Debezium's letters mean; `r` is a row that was there before changes were read."""
@@ -37,10 +41,15 @@ class Messages:
     format: str
     schema: pa.Schema
     about: frozenset[str] = frozenset()
+    registry: SchemaRegistry | None = None
 
     @staticmethod
-    def of(format: str, schema: str | None, about: pa.Schema, name: str) -> Messages:
+    def of(format: str, schema: str | None, about: pa.Schema, name: str, registry: str | None = None) -> Messages:
         """Messages that have the columns of a schema; raw ones have their bytes and all that is known besides."""
+        if (registry is not None) != (format in WITH_REGISTRY):
+            missing = f"{name} of the format {format} needs a schema registry"
+            spare = f"{name} has a schema registry, which its format {format} does not use"
+            raise InputError(missing if registry is None else spare, hint='such as registry = "http://host:8081"')
         if format == "raw":
             if schema is not None:
                 raise InputError(f"{name} of the format raw has no schema of its own", hint="leave it out")
@@ -53,7 +62,8 @@ class Messages:
             if field.name in about.names and about.field(field.name).type != field.type:
                 kind = about.field(field.name).type
                 raise InputError(f"column {field.name} of {name} is {kind}, and its schema says {field.type}")
-        return Messages(format, found, frozenset(about.names) & set(found.names))
+        known = None if registry is None else SchemaRegistry(registry)
+        return Messages(format, found, frozenset(about.names) & set(found.names), known)
 
     def rows(self, values: Sequence[bytes | None], where: Where, about: About) -> pa.Table:
         """The rows of messages, by their bytes, where they are, and what is known besides, by column."""
@@ -76,6 +86,8 @@ class Messages:
             return pa.table([pa.array(values, pa.binary())], schema=schema), {}
         if self.format == "json":
             return _json_rows(values, schema)
+        if self.registry is not None:
+            return _registered_rows(values, schema, self.format, self.registry)
         texts, bad = list[bytes | None](), dict[int, str]()
         for number, value in enumerate(values):
             try:
@@ -85,6 +97,24 @@ class Messages:
         rows, more = _json_rows(texts, schema)
         places = [number for number in range(len(values)) if number not in bad]
         return rows, bad | {places[number]: reason for number, reason in more.items()}
+
+
+def _registered_rows(
+    values: Sequence[bytes | None], schema: pa.Schema, format: str, registry: SchemaRegistry
+) -> tuple[pa.Table, dict[int, str]]:
+    """The rows of messages whose schemas a registry has; columns that a message lacks are null."""
+    rows, bad = list[Row](), dict[int, str]()
+    for number, value in enumerate(values):
+        try:
+            rows.append(registry.decoded(format, value))
+        except ValueError as error:
+            bad[number] = str(error)
+    table, wrong = columns_of_values([[row.get(field.name) for row in rows] for field in schema], schema)
+    if not wrong:
+        return table, bad
+    places = [number for number in range(len(values)) if number not in bad]
+    kept = pa.array([number for number in range(len(rows)) if number not in wrong], pa.int64())
+    return table.take(kept), bad | {places[number]: reason for number, reason in wrong.items()}
 
 
 def _changed_row(value: bytes | None) -> bytes | None:

@@ -20,14 +20,7 @@ def rows_of_values(columns: Sequence[Sequence[Any]], schema: pa.Schema, where: W
     >>> rows_of_values([[1, "2", "x"]], pa.schema([("a", pa.int64())]), lambda n: {"row": n}).column("a").to_pylist()
     [1, 2, None]
     """
-    reasons: dict[int, str] = {}
-    arrays = []
-    for field, values in zip(schema, columns, strict=True):
-        array, wrong = _column(values, field.type)
-        arrays.append(array)
-        for place, reason in wrong.items():
-            reasons.setdefault(place, f"{field.name}: {reason}")
-    rows = pa.Table.from_arrays(arrays, schema=schema)
+    rows, reasons = columns_of_values(columns, schema)
     if not reasons:
         return with_bad_rows(rows, [])
     kept = pa.array([place for place in range(rows.num_rows) if place not in reasons], pa.int64())
@@ -36,6 +29,18 @@ def rows_of_values(columns: Sequence[Sequence[Any]], schema: pa.Schema, where: W
     return with_bad_rows(
         rows.take(kept), [BadRow(dict(where(place)), texts[place], why) for place, why in sorted(reasons.items())]
     )
+
+
+def columns_of_values(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+    """Columns of values as a table, and which rows have values of other types, with the reasons; these are null."""
+    reasons: dict[int, str] = {}
+    arrays = []
+    for field, values in zip(schema, columns, strict=True):
+        array, wrong = _column(values, field.type)
+        arrays.append(array)
+        for place, reason in wrong.items():
+            reasons.setdefault(place, f"{field.name}: {reason}")
+    return pa.Table.from_arrays(arrays, schema=schema), reasons
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, dict[int, str]]:

@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from midstream.connectors.messages import FORMATS, Messages
+from midstream.connectors.messages import FORMATS, WITH_REGISTRY, Messages
 from midstream.connectors.registry import Option
 from midstream.connectors.source import Position, Positions, Source
 from midstream.connectors.sources.kafka_client import PATIENCE, KafkaFailure, TopicReader
 from midstream.errors import JobError
+
+FORMAT = "What a message is: an object of JSON by default, a change, a row of Avro or Protobuf, or bytes."
 
 ABOUT = pa.schema(
     [
@@ -34,8 +36,9 @@ class Kafka(Source):
     options: ClassVar[Mapping[str, Option]] = {
         "servers": Option(str, "The brokers: host:port, separated by commas.", needed=True),
         "topic": Option(str, "The topic.", needed=True),
-        "format": Option(str, "What a message is: an object of JSON by default, a change, or bytes.", False, FORMATS),
+        "format": Option(str, FORMAT, False, (*FORMATS, *WITH_REGISTRY)),
         "schema": Option(str, "The columns of the stream: its key `schema`; raw messages have none."),
+        "registry": Option(str, "The schema registry of Avro and Protobuf: http://user:password@host:8081."),
         "settings": Option(dict, "Settings of the client, such as security.protocol and sasl.password."),
     }
 
@@ -46,9 +49,10 @@ class Kafka(Source):
         format: str = "json",
         schema: str | None = None,
         settings: Mapping[str, str] | None = None,
+        registry: str | None = None,
     ) -> None:
         self.servers, self.topic, self.settings = servers, topic, dict(settings or {})
-        self._messages = Messages.of(format, schema, ABOUT, self.name)
+        self._messages = Messages.of(format, schema, ABOUT, self.name, registry)
         self._reader: TopicReader | None = None
         self._ends: dict[str, int] = {}
         self._firsts: dict[str, int] = {}
