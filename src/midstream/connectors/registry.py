@@ -184,6 +184,7 @@ SOURCES = Registry(
         "redis": Kind("midstream.connectors.sources.redis:RedisStream", "redis", "redis"),
         "nats": Kind("midstream.connectors.sources.nats:NatsStream", "nats", "nats"),
         "delta": Kind("midstream.connectors.sources.delta:DeltaChanges", "deltalake", "delta"),
+        "iceberg": Kind("midstream.connectors.sources.iceberg:IcebergRows", "pyiceberg", "iceberg"),
     },
 )
 
