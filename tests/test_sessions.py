@@ -70,15 +70,15 @@ def test_the_signature_has_every_option_and_each_comes_through():
             self.noted = options
 
     said: dict[str, Any] = {name: object() for name in (f.name for f in fields(SessionOptions))}
-    said |= {"carry": "all", "changed_functions": "accept", "metrics_retained": 5}
+    said |= {"changed_functions": "accept", "metrics_retained": 5}
     assert list(inspect.signature(ms.Session).parameters) == ["spark", "checkpoint", "on", *said]
     assert vars(Noted(**said).noted) == said
     assert Noted().noted == SessionOptions()
 
 
 def test_options_of_another_kind_of_session_are_refused_by_name(tmp_path):
-    with pytest.raises(ms.InputError, match="a session in memory has no slots, carry"):
-        ms.Session(slots=2, carry="all")
+    with pytest.raises(ms.InputError, match="a session in memory has no slots, rebalancing"):
+        ms.Session(slots=2, rebalancing=True)
     with pytest.raises(ms.InputError, match="a session on a checkpoint has no clock"):
         ms.Session(checkpoint=tmp_path, on="local", clock=lambda: 1)
     session = opened(tmp_path, "memory")

@@ -42,6 +42,13 @@ export function span(ticks, time) {
   return time === "timestamp" ? seconds(ticks / 1e6) : `${count(Math.round(ticks * 10) / 10)} ticks`;
 }
 
+// From and to which value a figure is expected; in the same unit, the unit once.
+export function range(bounds, show) {
+  const [low, high] = bounds.map(show);
+  const [number, unit] = low.split(" ");
+  return low === high ? high : `${unit && high.endsWith(` ${unit}`) ? number : low} to ${high}`;
+}
+
 // An instant of application time.
 export function instant(tick, time) {
   if (tick === null || tick === undefined) return "–";

@@ -11,7 +11,6 @@ import tomllib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.simulated.storage import SimulatedFiles, VolatileDisk, insert
 from midstream.errors import MidstreamError
 from midstream.interface.jobs.job_file import read_job
+from midstream.job.gate import Gate
 from midstream.job.requests import Requests
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
@@ -161,7 +161,7 @@ def damage_a_request(seed: int) -> None:
     files = SimulatedFiles(insert("asked", VolatileDisk()))
     request = {"command": chance.choice(["migrate", "add", "status", "rescale"]), "query": "q", "slots": 3}
     send(files, request)
-    requests = Requests(files, RLock())
+    requests = Requests(files, Gate())
     for path in files.list("control"):
         files.disk.seen[path] = damaged(files.disk.seen[path], chance)
     folder = chance.choice(["taken", "refused", "requests"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,9 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.checkpoint import replayed
-from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.reading import StoredJob
-from midstream.checkpoint.records import Settings
-from midstream.checkpoint.spark_log import LOCAL
 from midstream.interface import replaying
 from midstream.interface.cli import app
-from midstream.interface.cli.dead import cut_rows
 from midstream.interface.jobs.job_file import read_job
 
 MAIN = "from midstream.interface.cli import main; main()"
@@ -152,9 +147,3 @@ def test_what_is_no_row_for_the_stream_stays() -> None:
     letters = [replayed.Letter(1, "A", reason, "{}") for reason in reasons]
     chosen, kept = replaying._of_the_stream(letters)
     assert chosen == letters[:1] and sorted(kept.values()) == [1, 1]
-
-
-def test_it_is_said_where_rows_lack_the_columns_that_no_query_reads() -> None:
-    on_spark = Manifest("8c4f2c1e", 3)
-    assert cut_rows(on_spark) is not None and cut_rows(Manifest(LOCAL, 3)) is None
-    assert cut_rows(replace(on_spark, settings=Settings(carry="all"))) is None

@@ -48,7 +48,6 @@ def test_the_examples_are_jobs(example):
         ({"job__slots": 0}, "job.slots must be above zero, not 0"),
         ({"job__slots": True}, "job.slots must be a whole number or a text, not True"),
         ({"job__ticks": "yes"}, "job.ticks must be true or false, not 'yes'"),
-        ({"job__carry": "some"}, "job.carry cannot be 'some'\n  hint: use one of needed, all"),
         ({"job__scheduling": 3}, "job.scheduling must be a text, not 3"),
         (
             {"job__memory_per_slot": "a lot"},
@@ -169,12 +168,9 @@ def test_adaptivity_is_said_for_the_job_or_for_a_query(tmp_path):
     assert (query.adaptive.mode, query.adaptive.per_hour, query.adaptive.margin) == ("suggest", 6, 2.5)
 
 
-def test_a_job_says_what_streams_carry_and_which_operator_runs_when():
-    plain, told = (
-        job_of(described(**changes), Path()) for changes in ({}, {"job__carry": "all", "job__scheduling": "rr"})
-    )
-    assert (plain.options.carry, plain.options.scheduling) == ("needed", None)
-    assert (told.options.carry, told.options.scheduling) == ("all", "rr")
+def test_a_job_says_which_operator_runs_when():
+    plain, told = (job_of(described(**changes), Path()) for changes in ({}, {"job__scheduling": "rr"}))
+    assert (plain.options.scheduling, told.options.scheduling) == (None, "rr")
 
 
 def test_a_stream_says_whose_its_times_are_and_how_far_it_may_be_behind(tmp_path):

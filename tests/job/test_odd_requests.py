@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from threading import RLock
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from midstream.checkpoint.control import ANSWERS, REFUSED, REQUESTS, TAKEN, path
 from midstream.checkpoint.request_format import LARGEST
 from midstream.checkpoint.request_log import RequestLog
 from midstream.errors import JobError
+from midstream.job.gate import Gate
 from midstream.job.requests import Requests
 
 ODD = {
@@ -64,7 +64,7 @@ def asked_after(folder: str, where: str, content: bytes) -> dict[str, Any]:
     files = files_at(folder)
     files.write_atomic(path_of(where, "1"), content)
     for number in ("2", "3"):
-        job = Requests(files, RLock())
+        job = Requests(files, Gate())
         job.go_on(None, handle)
         files.write_atomic(path_of(REQUESTS, number), b'{"command": "status"}')
         job.answer_all(handle)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from threading import RLock
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from midstream.checkpoint.records import Asked, StoredRequest
 from midstream.checkpoint.request_log import RequestLog
 from midstream.cluster.simulated.storage import SimulatedFiles, VolatileDisk, insert
 from midstream.errors import JobError
+from midstream.job.gate import Gate
 from midstream.job.requests import Requests
 
 REQUEST = {"command": "cancel", "query": "q"}
@@ -35,7 +35,7 @@ def at_every_operation() -> list[VolatileDisk]:
     files = SimulatedFiles(insert("refusing", disk))
     send(files, REQUEST)
     disk.before = lambda number: moments.append(VolatileDisk(dict(disk.seen), dict(disk.safe)))
-    Requests(files, RLock()).answer_all(refusing)
+    Requests(files, Gate()).answer_all(refusing)
     return [*moments, VolatileDisk(dict(disk.seen), dict(disk.safe))]
 
 
@@ -48,7 +48,7 @@ def test_what_was_answered_with_a_refusal_is_never_carried_out_whatever_comes_ba
             chosen = dict(zip(unsafe, survivors, strict=True))
             left = disk.after_power_loss(lambda path, chosen=chosen: chosen[path])  # type: ignore[misc]
             done: list[Any] = []
-            again = Requests(SimulatedFiles(insert("again", left)), RLock())
+            again = Requests(SimulatedFiles(insert("again", left)), Gate())
             again.go_on(None, done.append)
             again.answer_all(done.append)
             assert not (answered and done), chosen
@@ -60,7 +60,7 @@ def test_a_refusal_that_comes_back_is_told_once():
     disk = VolatileDisk()
     files = SimulatedFiles(insert("told", disk))
     number = send(files, REQUEST)
-    first = Requests(files, RLock())
+    first = Requests(files, Gate())
     assert first.request_log.take(number, REQUEST)
     first.request_log.rule_out(number, {"error": {"message": "not now"}})
     told = Manifest("q", 0, asked=Asked((StoredRequest(number, batch=0, refused="not now"),)))
@@ -72,20 +72,20 @@ def test_a_refusal_that_comes_back_is_told_once():
 def test_a_promise_that_is_given_up_is_kept_until_a_manifest_tells_of_it():
     files = SimulatedFiles(insert("promised", VolatileDisk()))
     number = send(files, REQUEST)
-    Requests(files, RLock()).answer_all(lambda request: "done")
+    Requests(files, Gate()).answer_all(lambda request: "done")
     for _ in range(2):  # a process that dies before its first manifest
-        again = Requests(files, RLock())
+        again = Requests(files, Gate())
         again.go_on(None, refusing)
         assert [record.id for record in again.given_up] == [number]
     again.committed()
-    last = Requests(files, RLock())
+    last = Requests(files, Gate())
     assert last.go_on(None, refusing) == [] and last.given_up == []
 
 
 @pytest.mark.parametrize("seen_first", [False, True])
 def test_what_a_driver_took_up_that_has_lost_its_lease_is_carried_out_once_by_the_one_that_has_it(seen_first):
     files = SimulatedFiles(insert("left behind", VolatileDisk()))
-    holder, done = Requests(files, RLock()), list[Any]()
+    holder, done = Requests(files, Gate()), list[Any]()
     holder.go_on(None, done.append)
     number = send(files, REQUEST)
     content = files.read(path_of(ARRIVED, number))
@@ -103,7 +103,7 @@ def test_what_a_driver_took_up_that_has_lost_its_lease_is_carried_out_once_by_th
 
 def test_a_request_whose_taking_up_was_interrupted_is_carried_out_at_the_next_look(monkeypatch):
     files = SimulatedFiles(insert("interrupted", VolatileDisk()))
-    job, done = Requests(files, RLock()), list[Any]()
+    job, done = Requests(files, Gate()), list[Any]()
     send(files, REQUEST)
 
     def failing(path: str) -> None:
@@ -127,7 +127,7 @@ def test_nobody_carries_out_what_another_took_up_without_the_lease():
         raise JobError("the lease is lost")
 
     with pytest.raises(JobError, match="lost"):
-        Requests(files, RLock()).answer_all(never, lost)
+        Requests(files, Gate()).answer_all(never, lost)
 
 
 def test_a_request_that_was_taken_back_or_ruled_out_is_not_taken_over():
@@ -136,6 +136,6 @@ def test_a_request_that_was_taken_back_or_ruled_out_is_not_taken_over():
     files.write_atomic(path_of(TAKEN, back), WITHDRAWN)
     assert RequestLog(files).take(ruled_out, REQUEST)
     RequestLog(files).rule_out(ruled_out, {"error": {"message": "not now"}})
-    Requests(files, RLock()).answer_all(never)
+    Requests(files, Gate()).answer_all(never)
     assert not files.exists(path_of(TAKEN, back)) and not files.exists(path_of(ARRIVED, back))
     assert files.exists(path_of(TAKEN, ruled_out))

@@ -161,9 +161,9 @@ def test_a_checkpoint_knows_its_job(tmp_path):
 
 
 def test_a_session_that_was_opened_before_another_went_on_reads_the_checkpoint_again(tmp_path):
-    once(tmp_path, row(1), carry="all")
-    standby = opened(tmp_path, carry="all")
-    with opened(tmp_path, carry="all") as one:
+    once(tmp_path, row(1))
+    standby = opened(tmp_path)
+    with opened(tmp_path) as one:
         one.start()
         with pytest.raises(JobError, match="another driver"):
             standby.start()

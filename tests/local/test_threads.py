@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,56 @@ def test_a_push_from_a_sink_or_before_a_batch_is_refused(tmp_path):
     assert ended(lambda: session.push("A", [{"ts": 5, "k": 1, "v": 1}]))
     session.stop()
     assert len(refused) >= 3 and all("within a batch" in message for message in refused)
+
+
+@pytest.mark.parametrize("by", ["join", "pool"])
+@pytest.mark.parametrize("opened", [in_memory, on_a_checkpoint])
+def test_a_push_for_which_its_own_batch_waits_is_refused(opened, by, tmp_path):
+    refused: list[str] = []
+
+    def push() -> None:
+        try:
+            session.push("A", [{"ts": 3, "k": 1, "v": 1}])
+        except ms.JobError as error:
+            refused.append(error.message)
+
+    def waiting(value: int) -> int:
+        if by == "join":
+            thread = threading.Thread(target=push, daemon=True)
+            thread.start()
+            thread.join()
+        else:
+            pool.submit(push).result()
+        return value
+
+    pool = ThreadPoolExecutor(1)
+    session = opened(tmp_path, functions=[ms.ScalarFunction("waiting", waiting, pa.int64())])
+    session.stream("A", SCHEMA)
+    session.query("q", "SELECT waiting(k) AS k FROM A [NOW]")
+    session.start()
+    assert ended(lambda: session.push("A", [{"ts": 1, "k": 1, "v": 1}]))
+    assert set(refused) == {"a session was called from a thread for which a batch of the same session waits"}
+    session.finish()
+    assert session.results("q").num_rows == 1
+
+
+def test_a_call_that_only_comes_while_a_sink_waits_for_others_is_taken(tmp_path):
+    session = on_a_checkpoint(tmp_path).stream("A", SCHEMA)
+    session.query("q", "SELECT k, v FROM A [NOW]")
+    pushed = threading.Thread(target=lambda: session.push("A", [{"ts": 5, "k": 1, "v": 1}]), daemon=True)
+    began: list[int] = []
+
+    def sink(_: object, batch: int) -> None:
+        if not began:
+            pushed.start()
+            other = threading.Thread(target=lambda: pushed.join(1))
+            other.start()
+            other.join()
+        began.append(batch)
+
+    session.sink("q", sink)
+    session.start()
+    assert ended(lambda: session.push("A", [{"ts": 1, "k": 1, "v": 1}]))
+    assert ended(pushed.join)
+    session.finish()
+    assert session.results("q").num_rows == 2

@@ -36,7 +36,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
 
     feeds = {name: Feed(tmp_path / name) for name in "AB"}
     checkpoint = str(tmp_path / "checkpoint")
-    session = CheckpointSession(spark, checkpoint=checkpoint, slots=2, carry="all")
+    session = CheckpointSession(spark, checkpoint=checkpoint, slots=2)
     for name, feed in feeds.items():
         feed.rows((1, 10, 0))
         session.stream(name, feed.frame(spark))

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { count, movingText, plural, short, span } from "../format.js";
+import { count, movingText, plural, range, short, span } from "../format.js";
 import { html } from "../html.js";
 import { Card, Choice, Fault, Pill, Table } from "../parts.js";
 import { address, store } from "../store.js";
@@ -153,6 +153,8 @@ function Plans({ query, wanted, change, blocked }) {
   />`;
 }
 
+const expected = (name, show) => (strategy) => (strategy.legal ? range(strategy.ranges[name], show) : "");
+
 // A forecast in words; that of a migration has a table of what each strategy would take.
 function Forecast({ name, forecast: { answer, text }, query }) {
   const time = query?.time ?? "integer";
@@ -168,14 +170,14 @@ function Forecast({ name, forecast: { answer, text }, query }) {
       rows=${answer.strategies}
       columns=${[
         { title: "Strategy", show: (s) => html`${s.strategy} ${s.strategy === answer.strategy ? html`<${Pill} kind="new">auto chooses<//>` : ""}` },
-        { title: "Application time", number: true, show: (s) => (s.legal ? span(s.duration, time) : "") },
-        { title: "Rows of work", number: true, show: (s) => (s.legal ? count(Math.round(s.work)) : "") },
-        { title: "Rows held", number: true, show: (s) => (s.legal ? count(Math.round(s.rows)) : "") },
-        { title: "Silence", number: true, show: (s) => (s.legal ? span(s.silence, time) : "") },
+        { title: "Application time", number: true, show: expected("duration", (v) => span(v, time)) },
+        { title: "Rows of work", number: true, show: expected("work", (v) => count(Math.round(v))) },
+        { title: "Rows held", number: true, show: expected("rows", (v) => count(Math.round(v))) },
+        { title: "Silence", number: true, show: expected("silence", (v) => span(v, time)) },
         {
           title: "Figures are",
           show: (s) =>
-            html`<span class="note">${!s.legal ? s.why : s.measured ? `corrected by ${plural(s.measured, "migration")} of this job` : "a model's: ten times off, perhaps"}</span>`,
+            html`<span class="note">${!s.legal ? s.why : s.measured ? `corrected by ${plural(s.measured, "migration")} of this job` : "a model's, not measured in this job yet"}</span>`,
         },
       ]}
     />

@@ -30,7 +30,7 @@ class Settings:
     """What a job is and how it runs.
 
     `declared` are the streams as they were declared, `arrival` the keys by which their rows go to slots, `homes` the
-    slots of those that live at sites, `carry` which of their columns batches carry. A `finished` job takes in nothing
+    slots of those that live at sites. A `finished` job takes in nothing
     more. `functions` are the fingerprints of users' functions, `retention` the limits of what is kept. `declared_links`
     are those between sites as the job's program declares them, `links` those that were changed while it ran: the two
     sites, the latency in seconds and the rate in bytes per second. `declared_slots` is the number of slots that the
@@ -41,7 +41,6 @@ class Settings:
     declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     arrival: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     scheduling: str = "dfs"
-    carry: str = "needed"
     finished: bool = False
     functions: Mapping[str, str] = field(default_factory=dict)
     retention: Mapping[str, str] = field(default_factory=dict)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from midstream.checkpoint.files import Files
     from midstream.checkpoint.reading import StoredJob
     from midstream.cluster.backend import Backend
-    from midstream.job.commands.arrival import Carry
     from midstream.job.queries.changed_functions import ChangedFunctions
     from midstream.job.queries.faults import OnError
     from midstream.optimizer.plans import Plan
@@ -55,7 +54,6 @@ class Session:
       most of the time, and go when it idles. With `rebalancing`, partition groups move to slots that have less to do.
     - `memory_per_slot` is what each slot may hold in memory ("512 MB"); what is more goes through local files.
     - `group_bits` (8 to 12), for a new checkpoint: `2 ** group_bits` partition groups are what moves between slots.
-    - With `carry="all"` every column of every stream reaches the tasks, so no later query restarts Spark's stream.
     - `small_batches`: batches of up to so many bytes are run by Spark's driver itself, without Python workers; "1 MB"
       by default, and where Spark runs in one process "8 MB", of Parquet files even more.
     - `retained` is how many manifests are kept, `metrics_retained` for how many batches there are metrics at least.
@@ -94,7 +92,6 @@ class Session:
         clock: Callable[[], int] | None = None,
         slots: int | str | None = None,
         retained: int = SessionOptions.retained,
-        carry: Carry = SessionOptions.carry,
         memory_per_slot: int | str = SessionOptions.memory_per_slot,
         rebalancing: bool = False,
         group_bits: int | None = None,
@@ -106,7 +103,7 @@ class Session:
         sites: Mapping[str, Sequence[int]] | None = None,
         links: Mapping[str, str] | None = None,
     ) -> None:
-        first = functions, scheduling, clock, slots, retained, carry, memory_per_slot, rebalancing, group_bits
+        first = functions, scheduling, clock, slots, retained, memory_per_slot, rebalancing, group_bits
         more = metrics_retained, name, small_batches, changed_functions, retention, sites, links
         self._prepare(SessionOptions(*first, *more), spark, checkpoint, on)
 

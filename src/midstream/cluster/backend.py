@@ -5,7 +5,7 @@ A session declares streams and queries; its backend brings the rows of each batc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -34,10 +34,6 @@ class Backend(Protocol):
         """How many slots a job has unless it says otherwise."""
 
     @property
-    def whole_rows(self) -> bool:
-        """Whether rows come with all their columns, whatever is read of them."""
-
-    @property
     def cluster(self) -> Cluster:
         """Where the job's steps run."""
 
@@ -50,8 +46,8 @@ class Backend(Protocol):
     def ticks(self, name: str) -> Input:
         """A stream that has a row every second."""
 
-    def begin(self, job: Job, inputs: Sequence[Any], needed: Mapping[str, Sequence[str]], trigger: str | None) -> None:
-        """Starts to call the job for each batch, with the columns that are needed of each stream."""
+    def begin(self, job: Job, inputs: Sequence[Any], trigger: str | None) -> None:
+        """Starts to call the job for each batch, with the streams' columns as they are declared."""
 
     @property
     def active(self) -> bool:

@@ -39,7 +39,6 @@ from midstream.job.batch import TICKS
 from midstream.job.circumstances import is_finished
 from midstream.job.commands.accounts import links_after, waits_of
 from midstream.job.commands.adding import Adding
-from midstream.job.commands.arrival import Arrival
 from midstream.job.commands.forecast import forecast
 from midstream.job.commands.rewording import DeclaredQuery, Text, verdicts
 from midstream.job.commits import Commits
@@ -86,7 +85,7 @@ class CheckpointSession(Session):
         self._declared: dict[str, DeclaredQuery] = {}
         self._left_out: set[str] = set()
         """What was declared, and what was dropped since the session was opened."""
-        self._run = Run(self._backend, self._job, Arrival(self._job, options.carry, self._backend.whole_rows))
+        self._run = Run(self._backend, self._job)
         self._enrolment = Enrolment(self._run, Adding(self._job, self.functions))
         self._open()
         require_slots_of_sites(self._sites, self._job.state.wanted_slots)
@@ -98,7 +97,6 @@ class CheckpointSession(Session):
         slots = self._options.slots
         self._job.open(None if isinstance(slots, str) else slots, self._options.group_bits)
         self._keep_to_range()
-        self._run.arrival = Arrival(self._job, self._options.carry, self._backend.whole_rows)
 
     @property
     def scheduling(self) -> str:

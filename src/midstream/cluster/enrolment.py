@@ -12,12 +12,12 @@ from midstream.algebra.declarations import Catalog
 from midstream.checkpoint.commands import ReplaceQuery
 from midstream.checkpoint.names import is_rehearsal
 from midstream.cluster.run import Run
-from midstream.errors import JobError, MigrationError, QueryError
+from midstream.errors import MigrationError, QueryError
 from midstream.job.batch import TICKS
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.commands.forecast import changes_by
 from midstream.job.commands.rewording import Rewording, Text
-from midstream.job.events import MigrationWithdrawn, QueryAdded
+from midstream.job.events import QueryAdded
 from midstream.job.job import Job
 from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """Adds queries to a run; the source restarts only where batches do not bring what they read."""
+    """Adds queries to a run. Rows come with all columns that their streams are declared with, so none restarts it."""
 
     run: Run
     adding: Adding
@@ -70,15 +70,15 @@ class Enrolment:
         """Takes a query up; what the checkpoint knows of it goes on."""
         with self.job.gate:
             text, reworded = Rewording(self.job, self.adding, catalog).make_way(text, replace)
-            routes_fixed = self.run.arrival.routes_fixed(self.run.started)
-            running = self.adding.query(
-                text.name, text.cql, text.relation, text.plan, text.every, routes_fixed, text.share, policy is not None
+            running = self._with_migrations(
+                self.adding.query(
+                    text.name, text.cql, text.relation, text.plan, text.every, text.share, policy is not None
+                )
             )
-            running = self._with_migrations(running)
             running.begins = text.begins
             if policy is not None:
                 self.job.watchers.watch(running, policy)
-            self._take_up(running)
+            self.job.apply(QueryAdded(running))
             if reworded:
                 self._prefer(text)
 
@@ -97,25 +97,7 @@ class Enrolment:
 
     def changed(self, command: ReplaceQuery) -> list[Text]:
         """The texts that change with a query's, all of which can."""
-        changes = changes_by(self.job, command, self.catalog)
-        self._require_brought([change.new for change in changes])
-        return [change.text for change in changes]
-
-    def _require_brought(self, queries: Sequence[RunningQuery]) -> bool:
-        """Whether batches bring what queries read; refuses those for which the source cannot restart."""
-        served = self.run.brings(queries)
-        if not served and self.job.turns.in_batch:
-            raise JobError(
-                f"query {', '.join(q.name for q in queries)} reads columns that the batch under way does not carry",
-                hint='add it between two batches, or open the session with carry="all"',
-            )
-        return served
-
-    def _take_up(self, running: RunningQuery) -> None:
-        served = self._require_brought([running])
-        self.job.apply(QueryAdded(running))
-        if not served:
-            self.run.restart()
+        return [change.text for change in changes_by(self.job, command, self.catalog)]
 
     def _prefer(self, text: Text) -> None:
         """Goes over to the plan that a text in other words would have had."""
@@ -142,16 +124,8 @@ class Enrolment:
             query = self.query(name)
             target = job.state.target(query, plan_query(query.plan.query, plan, query.emit_every))
             job.begin_migration(name, target, strategy, trigger, part, slots, verify)
-            if self.run.brings([target]):
-                return
-            if job.turns.in_batch:
-                job.apply(MigrationWithdrawn(name))
-                raise MigrationError("the new plan reads columns that the batch under way does not carry")
-            self.run.restart()
 
     def adapt(self, name: str, mode: str) -> None:
         """Changes how a query adapts."""
         with self.job.gate:
             self.job.adapt(name, mode)
-            if not self.run.brings([self.query(name)]):
-                self.run.restart()

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from midstream.adaptation.policy import Mode, Policy
     from midstream.algebra.declarations import UserFunction
     from midstream.inputs import Duration
-    from midstream.job.commands.arrival import Carry
     from midstream.job.queries.changed_functions import ChangedFunctions
     from midstream.job.queries.faults import OnError
     from midstream.optimizer.plans import Plan
@@ -43,7 +42,6 @@ class SessionOptions:
     clock: Callable[[], int] | None = None
     slots: int | str | None = None
     retained: int = 10
-    carry: Carry = "needed"
     memory_per_slot: int | str = "1 GB"
     rebalancing: bool = False
     group_bits: int | None = None
@@ -58,8 +56,6 @@ class SessionOptions:
     def __post_init__(self) -> None:
         if self.changed_functions not in ("refuse", "accept"):
             raise InputError(f"changed functions can be refused or accepted, not {self.changed_functions!r}")
-        if self.carry not in ("needed", "all"):
-            raise InputError(f"a session carries the columns that are needed or all, not {self.carry!r}")
         require_positive("metrics_retained", self.metrics_retained)
 
     def require_memory(self) -> None:

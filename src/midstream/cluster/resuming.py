@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import pyarrow as pa
-
 from midstream.algebra.declarations import Catalog
 from midstream.checkpoint.lease import Heartbeat
 from midstream.checkpoint.names import is_rehearsal
@@ -148,7 +146,4 @@ def _arrange(session: Session) -> None:
     """Settles how rows arrive from now on."""
     job, declarations = session._job, session._run.declarations
     job.streams = dict(enumerate(declarations))
-    needed = session._run.arrival.begin(declarations)
-    job.arriving = Layout.of(
-        {port: pa.schema([d.columns.field(name) for name in needed[d.name]]) for port, d in job.streams.items()}
-    )
+    job.arriving = Layout.of({port: declaration.columns for port, declaration in job.streams.items()})

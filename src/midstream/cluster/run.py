@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from midstream.algebra.declarations import StreamDeclaration
@@ -13,10 +12,8 @@ from midstream.checkpoint.lease import LostLease
 from midstream.cluster.backend import Backend, Input
 from midstream.errors import ClusterError, JobError
 from midstream.job.circumstances import require_unfinished
-from midstream.job.commands.arrival import Arrival
 from midstream.job.ending import finish, is_delivered
 from midstream.job.job import Job
-from midstream.job.queries.running_query import RunningQuery
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +25,11 @@ class Run:
     """The backend of a session, the driver that it calls, and the streams that it reads.
 
     `stopping` is set to have the run end after the batch under way, `over` when it has been stopped or cannot go on.
-    Between the two halves of a restart no batch can come, but the run is not over: only an event ends it.
+    While a backend is halted no batch can come, but the run is not over: only an event ends it.
     """
 
     backend: Backend
     job: Job
-    arrival: Arrival
     inputs: dict[str, Input] = field(default_factory=dict)
     started: bool = False
     trigger: str | None = None
@@ -53,26 +49,10 @@ class Run:
     def begin(self) -> None:
         """Starts the backend."""
         self.job.streams = dict(enumerate(self.declarations))
-        needed = self.arrival.begin(self.declarations)
         self.started = True
-        self.backend.begin(self.job, list(self.inputs.values()), needed, self.trigger)
+        self.backend.begin(self.job, list(self.inputs.values()), self.trigger)
         if self.job.commits.lease is not None:
             self.job.commits.lease.work()
-
-    def brings(self, queries: Sequence[RunningQuery]) -> bool:
-        """Whether batches bring all that some queries read, to where they need it; true while none come."""
-        return not self.backend.active or all(self.arrival.serves(query, self.declarations) for query in queries)
-
-    def restart(self) -> None:
-        """Restarts the source between two batches: its columns follow the queries."""
-        self.halt()
-        try:
-            self.begin()
-        except BaseException as error:
-            self.job.turns.failure = error
-            self.job.record_error(error)
-            self.over.set()
-            raise
 
     def halt(self) -> None:
         """Stops the backend while no batch is under way; the gate is held."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -91,7 +91,8 @@ def _includes(until: int, beyond: Sequence[Span]) -> bool:
 class Incoming:
     """The streams of a batch by port, laid out as `layout`; a stream that `routes` does not name may arrive anywhere.
 
-    `read` are the columns of each stream that queries read; rows may arrive with more. `reaches` says up to which times
+    `read` are the columns of streams that queries read, where there are others: these come with rows that are buried,
+    and with the rest as it suits a cluster. `reaches` says up to which times
     rows are believed. `files` are those of folders that are streams. A batch without
     rows works with `registers` instead of the last manifest's, and leaves them as they are.
     """
@@ -114,11 +115,20 @@ class Incoming:
         """The columns by which rows of each port arrive, where they do by a key."""
         return {port: key for port, s in self.streams.items() if (key := self.routes.get(s.name, STAY).key)}
 
+    def spread_by(self, port: int) -> tuple[str, ...]:
+        """Columns by which rows that may go anywhere are spread; stamped ones of a batch all have the same time."""
+        stream = self.streams[port]
+        return (stream.time,) if stream.timestamps == "external" else tuple(f.name for f, _ in self._hashable(port))
+
     def hashable(self, stream: str) -> tuple[pa.Field, ...]:
-        """The columns of a stream as they travel, without those that cannot be hashed."""
+        """The columns of a stream that are read, as they travel, without those that cannot be hashed."""
         port = next(port for port, declaration in self.streams.items() if declaration.name == stream)
+        return tuple(self.layout.columns[place] for _, place in self._hashable(port))
+
+    def _hashable(self, port: int) -> Iterator[tuple[pa.Field, int]]:
+        read = self.read.get(self.streams[port].name, self.layout.schemas[port].names)
         columns = zip(self.layout.schemas[port], self.layout.places[port], strict=True)
-        return tuple(self.layout.columns[place] for f, place in columns if not pa.types.is_nested(f.type))
+        return ((f, place) for f, place in columns if f.name in read and not pa.types.is_nested(f.type))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from midstream.checkpoint.stops import RunStop, record_error
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.errors import JobError, MidstreamError
 from midstream.job.batch import Batch
+from midstream.job.gate import PAUSE, Gate
 from midstream.job.outputs.progress import metrics_row, progress_of
 from midstream.job.task.memory import ParquetSpool
 from midstream.job.task.results import shared_parquet
@@ -255,7 +256,7 @@ class Turns:
     gate gives up.
     """
 
-    gate: threading.RLock = field(default_factory=threading.RLock)
+    gate: Gate = field(default_factory=Gate)
     in_batch: bool = False
     halting: bool = False
     failure: BaseException | None = None
@@ -263,7 +264,7 @@ class Turns:
     @contextmanager
     def batch(self, number: int) -> Iterator[None]:
         """A batch's turn; what it raises is remembered."""
-        while not self.gate.acquire(timeout=0.1):
+        while not self.gate.acquire(timeout=PAUSE):
             if self.halting:
                 raise PutOff(f"batch {number} was put off: the session is being stopped")
         try:

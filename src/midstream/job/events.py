@@ -154,13 +154,6 @@ class MigrationCancelled:
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationWithdrawn:
-    """Migrations of a query that have not begun are forgotten, as if nobody had asked for them."""
-
-    query: str
-
-
-@dataclass(frozen=True, slots=True)
 class VerifiedMigrationsBegun:
     """Queries whose migrations were verified go through them; `observed` is what is known of their streams."""
 
@@ -268,7 +261,6 @@ Event = (
     | Opened
     | MigrationAsked
     | MigrationCancelled
-    | MigrationWithdrawn
     | VerifiedMigrationsBegun
     | Rebalanced
     | MoveCancelled

@@ -243,8 +243,7 @@ Found = tuple[str, int | None, Mapping[str, Any]]
 def decided(state: JobState, watchers: Watchers, slots: SlotDecisions | None, batch: Batch) -> Decided:
     """What those who watch queries and slots have decided after a batch."""
     incoming = batch.incoming
-    carried = {d.name: incoming.layout.schemas[port].names for port, d in incoming.streams.items()}
-    knowledge = watchers.after(batch, partial(require_way, state, carried=carried), state.settings.links)
+    knowledge = watchers.after(batch, partial(require_way, state), state.settings.links)
     if slots is None:
         return Decided(knowledge)
     spread, changing = state.spread.copy(), list(_changing(watchers.by_query)) if incoming.has_rows else []

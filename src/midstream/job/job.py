@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import RLock
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -57,6 +56,7 @@ from midstream.job.events import (
     VerifiedMigrationsBegun,
 )
 from midstream.job.flow import Circumstances, Notes, batch_flow, decided
+from midstream.job.gate import Gate
 from midstream.job.migrations.migrating import wishes
 from midstream.job.outputs.delivery import Deliveries
 from midstream.job.outputs.progress import Announcements
@@ -116,7 +116,7 @@ class Job:
         return self.commits.files
 
     @property
-    def gate(self) -> RLock:
+    def gate(self) -> Gate:
         """Held while a batch is under way."""
         return self.turns.gate
 

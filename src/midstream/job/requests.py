@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from threading import RLock
 from typing import Any
 
 from midstream.checkpoint.commands import CHANGING
@@ -24,6 +23,7 @@ from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.request_format import UNREADABLE
 from midstream.checkpoint.request_log import RequestLog, record_of
 from midstream.errors import InputError, InternalError, JobError, MidstreamError, MigrationError, QueryError
+from midstream.job.gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Requests:
     """The requests to a job; `gate` is held while a batch is under way."""
 
     files: Files
-    gate: RLock
+    gate: Gate
     carried_out: dict[str, Request] = field(default_factory=dict)
     """Those whose effect the next manifest will show, by number."""
     given_up: list[StoredRequest] = field(default_factory=list)

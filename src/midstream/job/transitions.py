@@ -21,7 +21,6 @@ from midstream.job.events import (
     GroupSpread,
     MigrationAsked,
     MigrationCancelled,
-    MigrationWithdrawn,
     MoveCancelled,
     Opened,
     QueriesForgotten,
@@ -43,7 +42,6 @@ from midstream.job.events import (
     VerifiedMigrationsBegun,
 )
 from midstream.job.migrations.migrating import begin_migration, begin_verified, cancel_migration
-from midstream.job.plans.local_plans import withdrawn
 from midstream.job.state import JobState
 
 
@@ -59,9 +57,6 @@ def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
             begin_migration(state, event)
         case MigrationCancelled(name):
             cancel_migration(state, name)
-        case MigrationWithdrawn(name):
-            state.queries[name] = withdrawn(state.queries[name])
-            state.verifications.forget(name, state.queries)
         case VerifiedMigrationsBegun(observed):
             begin_verified(state, observed)
         case Rebalanced(routing, trigger, protocol, key_class):

@@ -57,17 +57,17 @@ class LocalInput:
     has_bad_rows: bool = False
     """Whether rows may come that cannot be read."""
 
-    def arriving(self, needed: Sequence[str]) -> pa.Schema:
-        """The columns that arrive if some are needed."""
-        columns = [self.declaration.columns.field(name) for name in needed]
-        return pa.schema([*columns, FIELD] if self.has_bad_rows else columns)
+    @property
+    def arriving(self) -> pa.Schema:
+        """The columns that arrive."""
+        columns = self.declaration.columns
+        return columns.append(FIELD) if self.has_bad_rows else columns
 
 
 class LocalBackend:
     """Runs a session in this process."""
 
     slots = 1
-    whole_rows = True
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -101,11 +101,9 @@ class LocalBackend:
         """A clock that has a row in every batch; while no rows come, it has batches of its own."""
         return LocalInput(StreamSettings().declaration(name, pa.schema([("ts", pa.timestamp("us", "UTC"))])))
 
-    def begin(
-        self, job: Job, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
-    ) -> None:
+    def begin(self, job: Job, inputs: Sequence[LocalInput], trigger: str | None) -> None:
         """Starts to read streams, if there are any."""
-        self.prepare(job, inputs, needed)
+        self.prepare(job, inputs)
         pause = trigger_seconds(trigger)
         self._stop.clear()
         self._done.clear()
@@ -114,11 +112,10 @@ class LocalBackend:
         self._thread.daemon = True
         self._thread.start()
 
-    def prepare(self, job: Job, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]]) -> None:
+    def prepare(self, job: Job, inputs: Sequence[LocalInput]) -> None:
         """Settles how rows arrive, and where reading goes on."""
         self._inputs = {stream.declaration.name: stream for stream in inputs}
-        schemas = {port: stream.arriving(needed[stream.declaration.name]) for port, stream in enumerate(inputs)}
-        job.arriving = Layout.of(schemas)
+        job.arriving = Layout.of({port: stream.arriving for port, stream in enumerate(inputs)})
         read = [(stream.declaration, stream.source) for stream in inputs if stream.source is not None]
         self._readings.begin(self.files, job.manifest, read)
 

@@ -7,7 +7,7 @@ program asks for it. Everything else is what runs in this process and on Spark.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -118,11 +118,9 @@ class SimulatedBackend(LocalBackend):
         declared = super().stream(name, source.schema, columns, settings)
         return LocalInput(declared.declaration, source)
 
-    def begin(
-        self, job: Job, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
-    ) -> None:
+    def begin(self, job: Job, inputs: Sequence[LocalInput], trigger: str | None) -> None:
         """Gets ready for the first batch; works through what there is if that is all it is to do."""
-        self.prepare(job, inputs, needed)
+        self.prepare(job, inputs)
         self._begun = True
         if trigger == "available":
             while self.take(job):

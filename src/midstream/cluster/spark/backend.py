@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -50,8 +50,6 @@ PAUSE = 0.05
 class SparkBackend:
     """Runs a session on a SparkSession; without one a local one is opened."""
 
-    whole_rows = False
-
     def __init__(self, spark: object, files: Files, small_batches: int | str | None = None) -> None:
         self.spark: SparkSession = require_classic(spark if spark is not None else spark_session())
         self.files = files
@@ -82,13 +80,7 @@ class SparkBackend:
         source = NamedSource("ticks", "rate", options={"rowsPerSecond": "1"}, columns=("timestamp AS ts",))
         return replace(stream_input(name, open_source(source, self.spark), None, StreamSettings()), source=source)
 
-    def begin(
-        self,
-        job: Job,
-        inputs: Sequence[StreamInput],
-        needed: Mapping[str, Sequence[str]],
-        trigger: str | None,
-    ) -> None:
+    def begin(self, job: Job, inputs: Sequence[StreamInput], trigger: str | None) -> None:
         """Starts Spark's query."""
         keep_quiet(self.spark)
         ship_package(self.spark)
@@ -101,7 +93,7 @@ class SparkBackend:
         found = self.cluster.sources = SourceFiles.of(self.files, newest, log, inputs)
         self._plain = PlainFiles.of(log, inputs, found.left_out)
         unread = [self._unread(stream, found, newest) for stream in inputs]
-        union, job.arriving = tagged_union(unread, needed)
+        union, job.arriving = tagged_union(unread)
         writer = union.writeStream.foreachBatch(lambda rows, number: job.on_batch(rows, log.base + number)).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
         )

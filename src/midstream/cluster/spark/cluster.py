@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
 from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +25,6 @@ from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
 from midstream.cluster.spark.source_files import SourceFiles
 from midstream.job.batch import Batch
 from midstream.job.circumstances import Incoming
-from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import Move
 from midstream.job.task.exchange import NOTE, PORT, SLOT, Layout, bits_of
 from midstream.job.task.memory import Memory
@@ -84,11 +82,11 @@ class SparkCluster:
     def _in_executors(self, batch: Batch, rows: DataFrame) -> list[Report]:
         self._configure(batch.incoming, batch.options.memory)
         incoming, slots = batch.incoming, batch.slots.count
-        pushed = self._pushed(incoming, batch.queries.values())
+        pushed = self._pushed(batch)
         until = {name: reach.until for name, reach in incoming.reaches.by_stream.items()}
         selected = pushed.select(rows, batch.registers, until)
         bits = bits_of(len(batch.slots.routing))
-        flow = _delivered(grouped(selected, incoming.streams, batch.arrivals, incoming.layout, bits, slots), batch)
+        flow = _delivered(grouped(selected, incoming, batch.arrivals, bits, slots), batch)
         for step in batch.steps():
             flow = flow.mapInArrow(in_task(step), exchange_type(step.exchanged, step.last))
             if not step.last:
@@ -109,16 +107,16 @@ class SparkCluster:
                 self._batch_session.conf.set(key, value)
             self._set = {} if own else wanted
 
-    def _pushed(self, incoming: Incoming, queries: Collection[RunningQuery]) -> PushDown:
+    def _pushed(self, batch: Batch) -> PushDown:
         """What Spark selects; nothing where there are no rows, because the streams have ended."""
-        if not incoming.has_rows:
+        if not batch.incoming.has_rows:
             return PushDown({}, {}, {})
         zone = self._batch_session.conf
+        # What a query sets aside is known only when it fails; so that it can be buried whole, all rows come whole.
+        read = {} if batch.options.sifted else batch.incoming.read
+        streams, layout = batch.incoming.streams, batch.incoming.layout
         return push_down(
-            queries,
-            incoming.streams,
-            incoming.layout,
-            lambda: zone.get("spark.sql.session.timeZone") or "",
+            batch.queries.values(), streams, layout, read, lambda: zone.get("spark.sql.session.timeZone") or ""
         )
 
     def wait_for_files(self) -> None:

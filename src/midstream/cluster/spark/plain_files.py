@@ -1,7 +1,7 @@
 """Files that the driver reads by itself as Spark's tasks would read them, so that a small batch needs no Spark job.
 
 Which files a batch has is in Spark's log. Text has one reader wherever it is read. Parquet is read here only where
-there is nothing to interpret: local files right in the stream's folder, all columns that are needed there under their
+there is nothing to interpret: local files right in the stream's folder, all columns of the stream there under their
 very names, in the very types that the stream declares, and no SQL expression over them. In any other case, and if
 anything fails, Spark reads them.
 """
@@ -116,11 +116,12 @@ class _NotPlain(Exception):
 
 
 def _plain(file: pq.ParquetFile, port: int, incoming: Incoming) -> pa.Table:
-    """The rows of a Parquet file with the columns that are needed, if there is nothing to interpret."""
+    """The rows of a Parquet file, if there is nothing to interpret."""
     names, found = incoming.layout.schemas[port].names, file.schema_arrow
+    read = incoming.read.get(incoming.streams[port].name, names)
     for name in names:
         declared = incoming.streams[port].columns.field(name).type
-        if found.field(name).type != declared or pa.types.is_nested(declared):
+        if found.field(name).type != declared or (pa.types.is_nested(declared) and name in read):
             raise _NotPlain
         if pa.types.is_temporal(declared) and any(key in (file.metadata.metadata or {}) for key in LEGACY):
             raise _NotPlain

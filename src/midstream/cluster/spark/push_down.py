@@ -1,4 +1,4 @@
-"""Selections that Spark makes before rows cross into Python.
+"""What Spark keeps back before rows cross into Python: rows that nobody selects, and columns that nobody reads.
 
 A stream's rows are selected if every source that reads the stream, in any plan at work, has a selection right above it:
 then a row that none of them keeps is of use to nobody. Our own selections stay where they are, so Spark may keep too
@@ -6,11 +6,14 @@ much, never too little. Rows without a usable time and late ones pass, because t
 is and how many rows there were is observed before the selection, so dropped rows move time and are counted as before.
 What a task observes may count each time it runs, and it runs again if its output is lost with an executor; then the
 batch is counted again.
+
+Rows come with all columns of their streams. Whether one is to be buried depends on its time alone, so Spark can tell:
+only those rows keep the columns that nobody reads, and a dead letter is the row as it came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -27,7 +30,7 @@ from midstream.cluster.spark.environment import is_one_process
 from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.connectors.files.bad_rows import BAD
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.exchange import PORT, Layout
+from midstream.job.task.exchange import PORT, WHOLE, Layout
 from midstream.job.task.reports import Report
 
 _FIRST = "#first"
@@ -49,6 +52,8 @@ class PushDown:
     streams: Mapping[int, StreamDeclaration]
     conditions: Mapping[int, str]
     ticks: Mapping[int, str]
+    unread: Sequence[str] = ()
+    """The shared columns that nobody reads: only rows that are to be buried bring them."""
     observed: Observation = field(default_factory=Observation)
     rows: DataFrame | None = None
 
@@ -56,7 +61,7 @@ class PushDown:
         self, rows: DataFrame, registers: Mapping[str, int], until: Mapping[str, int] = MappingProxyType({})
     ) -> DataFrame:
         """The rows that somebody needs; `until` is how far ahead each stream is believed."""
-        if not self.conditions:
+        if not self.conditions and not self.unread:
             return rows
         self.rows = rows
         # Numbers that change with every batch would make Spark compile every batch again; an array is passed as a
@@ -65,6 +70,11 @@ class PushDown:
         register = f"get(array({known}), `{PORT}`)"
         believed = ", ".join(f"{until.get(s.name, FARTHEST - 1)}L" for s in self._by_port())
         reach = f"get(array({believed}), `{PORT}`)"
+        return self._narrowed(self._selected(rows, register, reach), register, reach)
+
+    def _selected(self, rows: DataFrame, register: str, reach: str) -> DataFrame:
+        if not self.conditions:
+            return rows
         observations, kept = list(self._observations(register, reach)), F.expr(self._kept(register, reach))
         if not can_repeat(rows):
             return rows.observe(self.observed, *observations).where(kept)
@@ -72,11 +82,20 @@ class PushDown:
         marked = rows.select("*", F.expr(_FIRST_ROW).alias(_FIRST))
         return marked.observe(self.observed, *observations, runs).where(kept).drop(_FIRST)
 
+    def _narrowed(self, rows: DataFrame, register: str, reach: str) -> DataFrame:
+        """The rows without what nobody reads; of those that are to be buried it is packed into one column."""
+        if not self.unread:
+            return rows
+        dead = " ".join(f"WHEN {port} THEN {_unusable(ticks, register, reach)}" for port, ticks in self.ticks.items())
+        packed = ", ".join(f"`{name}`" for name in self.unread)
+        kept = [f"`{name}`" for name in rows.columns if name not in self.unread]
+        return rows.selectExpr(*kept, f"IF(CASE `{PORT}` {dead} END, array(struct({packed})), NULL) AS `{WHOLE}`")
+
     def _by_port(self) -> list[StreamDeclaration]:
         return [self.streams[port] for port in sorted(self.streams)]
 
     def _observations(self, register: str, reach: str) -> Iterator[Column]:
-        for port, ticks in self.ticks.items():
+        for port, ticks in ((port, self.ticks[port]) for port in self.conditions):
             own = f"`{PORT}` = {port}"
             usable = f"{own} AND {ticks} >= {register} AND {ticks} > {-FARTHEST}L AND {ticks} <= {reach}"
             yield F.expr(f"max(CASE WHEN {usable} THEN {ticks} END)").alias(f"latest{port}")
@@ -84,10 +103,8 @@ class PushDown:
 
     def _kept(self, register: str, reach: str) -> str:
         whens = " ".join(
-            f"WHEN {port} THEN {condition} OR {ticks} IS NULL OR {ticks} < {register} OR {ticks} > {reach}"
-            f" OR {ticks} <= {-FARTHEST}L"
+            f"WHEN {port} THEN {condition} OR {_unusable(self.ticks[port], register, reach)}"
             for port, condition in self.conditions.items()
-            for ticks in (self.ticks[port],)
         )
         return f"CASE `{PORT}` {whens} ELSE TRUE END"
 
@@ -130,23 +147,39 @@ def _version() -> tuple[int, ...]:
     return tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
 
+def _unusable(ticks: str, register: str, reach: str) -> str:
+    """Whether a row is to be buried, by its time; null never counts as false."""
+    return f"({ticks} IS NULL OR {ticks} < {register} OR {ticks} > {reach} OR {ticks} <= {-FARTHEST}L)"
+
+
 def push_down(
-    queries: Iterable[RunningQuery], streams: Mapping[int, StreamDeclaration], layout: Layout, zone: Callable[[], str]
+    queries: Iterable[RunningQuery],
+    streams: Mapping[int, StreamDeclaration],
+    layout: Layout,
+    read: Mapping[str, Collection[str]],
+    zone: Callable[[], str],
 ) -> PushDown:
-    """What Spark can select of each stream, whose columns lie as in the layout; `zone` asks Spark's session for its."""
+    """What Spark can select of each stream, whose columns lie as in the layout.
+
+    `read` are the columns that are read, of streams that have others; `zone` asks Spark's session for its time zone.
+    """
     wanted = selections(queries)
-    conditions, ticks = {}, {}
+    conditions, ticks, needed = {}, {}, set[str]()
     for port, declaration in streams.items():
         names = {
             name: layout.columns[place].name
             for name, place in zip(layout.schemas[port].names, layout.places[port], strict=True)
         }
         condition = _any(wanted.get(declaration.name, ()), _certain(declaration, names))
-        time = None if condition is None else _ticks(declaration, names, zone)
-        if condition is not None and time is not None:
-            bad = f" OR `{names[BAD]}` IS NOT NULL" if BAD in names else ""
-            conditions[port], ticks[port] = condition + bad, time
-    return PushDown(streams, conditions, ticks)
+        time = _ticks(declaration, names, zone)
+        if time is None:
+            needed.update(names.values())
+            continue
+        ticks[port] = time
+        needed.update(names[name] for name in {*read.get(declaration.name, names), BAD} & names.keys())
+        if condition is not None:
+            conditions[port] = condition + (f" OR `{names[BAD]}` IS NOT NULL" if BAD in names else "")
+    return PushDown(streams, conditions, ticks, [f.name for f in layout.columns if f.name not in needed])
 
 
 def selections(queries: Iterable[RunningQuery]) -> dict[str, list[tuple[Source, Expression]]]:

@@ -24,7 +24,6 @@ from pyspark.sql import DataFrame
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.cluster.local.cluster import Dealt, Owners, SlotThreads
-from midstream.cluster.spark.frames.tagging import spreading
 from midstream.cluster.spark.pace import Pace
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
@@ -168,12 +167,12 @@ class SmallBatches:
 
 def _groups(batch: Batch, port: int, route: Route, rows: pa.RecordBatch) -> list[Owners]:
     """The partition groups of a stream's rows, as Spark would compute them, once for each time that they are sent."""
-    stream, payload = batch.incoming.streams[port], batch.incoming.layout.payload(port, rows)
+    payload = batch.incoming.layout.payload(port, rows)
     if route.everywhere:
         return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in range(batch.slots.count)]
     if route.is_one_slot:
         return [np.full(rows.num_rows, in_slot(0), np.int32)]
-    key = spreading(stream, payload.schema) if route.key is None else route.key
+    key = batch.incoming.spread_by(port) if route.key is None else route.key
     hashes = arrival_hash([payload.column(name) for name in key])
     if route.slots:
         there = np.asarray([in_slot(slot) for slot in route.slots], np.int32)

@@ -10,9 +10,7 @@ import pyarrow as pa
 import typer
 
 from midstream.algebra.time import plural
-from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.reading import StoredJob
-from midstream.checkpoint.spark_log import LOCAL
 from midstream.errors import JobError
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
@@ -56,8 +54,6 @@ def dead(
         accounts = replay(job, chosen, read_job(replay_into))
         show_json({"replayed": [_record(account) for account in accounts]}) if json else _show(accounts)
         return
-    if chosen and (cut := cut_rows(job.manifest)) is not None:
-        note(cut)
     rows = [
         {"batch": letter.batch_id, "stream": letter.stream, "reason": letter.reason, "row": letter.row}
         for letter in chosen
@@ -68,13 +64,6 @@ def dead(
         return
     columns = [("batch", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
     show_table(pa.Table.from_pylist(rows, pa.schema(columns)), limit)
-
-
-def cut_rows(manifest: Manifest) -> str | None:
-    """Says that rows may lack columns, if they may: Spark cuts rows to what is read before they reach a job."""
-    if manifest.query_id == LOCAL or manifest.settings.carry == "all":
-        return None
-    return 'on Spark, rows have the columns that queries read: a job with carry = "all" keeps them whole'
 
 
 def _record(account: ReplayedRows) -> dict[str, object]:

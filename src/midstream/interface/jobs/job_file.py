@@ -170,7 +170,6 @@ def _options(job: Section, top: Section, name: str | None, sites: Sites) -> Sess
         scheduling=job.optional("scheduling"),
         slots=_slots(job),
         retained=_positive(job, "retained", None) or usual.retained,
-        carry="all" if job.choice("carry", "needed") == "all" else "needed",
         memory_per_slot=_memory(job),
         rebalancing=bool(job.optional("rebalancing")),
         group_bits=_group_bits(job),

@@ -52,7 +52,6 @@ JOB_KEYS: Mapping[str, Key] = {
         (dict,), "What is kept of results, dead_letters and replaced: by age, size or batches; all by default."
     ),
     "metrics_retained": Key(NUMBER, "For how many batches metrics are kept, at least; 100000 by default."),
-    "carry": Key(TEXT, "Which columns reach the tasks: those that queries need, or all.", ("needed", "all")),
     "scheduling": Key(TEXT, "Which operator runs when: dfs, bfs, rr, batch:K or chain."),
     "adaptivity": _ADAPTIVITY,
     "group_bits": Key(NUMBER, "How many bits of a key's hash are its partition group, 8 to 12; 8 by default."),

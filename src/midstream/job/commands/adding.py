@@ -36,7 +36,6 @@ class Adding:
         relation: Relation,
         wanted: Plan | str | None = None,
         every: int | None = None,
-        routes_fixed: bool = False,
         share: bool = True,
         ordered: bool = False,
     ) -> RunningQuery:
@@ -46,7 +45,7 @@ class Adding:
         """
         manifest = self.job.manifest
         # A query that has state must be cut as it was: its state lies where its rows have arrived so far.
-        routes_fixed = routes_fixed or (manifest is not None and name in manifest.queries)
+        routes_fixed = manifest is not None and name in manifest.queries
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
             routes, bits = self.job.state.routes, self.job.state.group_bits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -120,18 +120,8 @@ def require_untried(state: JobState, name: str, plan: Plan) -> None:
         raise MigrationError(f"a verification has found {plan.text} to differ from the plan that ran")
 
 
-def require_way(
-    state: JobState,
-    query: RunningQuery,
-    plan: Plan,
-    strategy: str,
-    carried: Mapping[str, Collection[str]],
-    alone: bool = False,
-) -> None:
-    """Raises a MigrationError if a query could not begin to go over to a plan with the next batch.
-
-    `carried` are the columns of streams that batches bring; `alone` asks about one slot by itself.
-    """
+def require_way(state: JobState, query: RunningQuery, plan: Plan, strategy: str, alone: bool = False) -> None:
+    """Raises a MigrationError if a query, or a slot `alone`, could not begin to go over with the next batch."""
     require_untried(state, query.name, plan)
     target = state.target(query, plan)
     require_both(state.manifest, query, target)
@@ -139,10 +129,6 @@ def require_way(
         require_slots_of(query, target, [0], 1)
         require_seen(query, target)
     legal_strategy(query, target, strategy, alone=alone, moving=move_of(state.manifest, query.name) is not None)
-    for source in target.sources:
-        prefix = f"{source.stream.alias}."
-        if not {name.removeprefix(prefix) for name in source.schema.names} <= set(carried[source.stream.name]):
-            raise MigrationError(f"the plan reads columns of {source.stream.name} that batches do not carry")
 
 
 def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked, alone: bool = False) -> MigrationUnderWay:

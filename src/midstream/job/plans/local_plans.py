@@ -78,15 +78,6 @@ def explained(query: RunningQuery, slots: int) -> str:
     return "\n\n".join(shown)
 
 
-def withdrawn(query: RunningQuery) -> RunningQuery:
-    """The query without migrations that have not begun."""
-    local = {
-        slot: own if own.migration is None or own.migration.begun is not None else replace(own, migration=None)
-        for slot, own in query.local.items()
-    }
-    return replace(query, migration=None, local=local)
-
-
 def at_work(query: RunningQuery, slots: int) -> list[tuple[RunningQuery, tuple[int, ...] | None]]:
     """The query by every plan that runs, with the slots that run it by that; None stands for all."""
     if not query.local:

@@ -20,6 +20,9 @@ from midstream.operators.vectors import gather_rows
 
 PORT, SLOT, GROUP, FROM, TO, NOTE = "#port", "#slot", "#group", "#from", "#to", "#note"
 
+WHOLE = "#whole"
+"""The column with what no query reads of rows that are to be buried: a list of one struct, or null."""
+
 NOTE_PORT = -1
 """The port of a row that carries a report instead of payload."""
 
@@ -67,13 +70,14 @@ class Layout:
         return {port: gather_rows(table, np.flatnonzero(ports == port)) for port in present}
 
     def payload(self, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """A port's rows in their own schema."""
-        schema = self.schemas[port]
-        if not len(schema):
+        """A port's rows in their own schema, without columns that did not come."""
+        rows = _unpacked(rows)
+        places = zip(self.places[port], self.schemas[port], strict=True)
+        come = [(self.columns[i].name, f) for i, f in places if self.columns[i].name in rows.schema.names]
+        if not come:
             return rows_without_columns(rows.num_rows)
-        names = [self.columns[i].name for i in self.places[port]]
-        arrays = [restored(rows.column(name), f.type) for name, f in zip(names, schema, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        arrays = [restored(rows.column(name), f.type) for name, f in come]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([f for _, f in come]))
 
     def wide(self, port: int, columns: Sequence[pa.Array], length: int) -> list[pa.Array]:
         """A port's columns among the shared ones."""
@@ -81,6 +85,20 @@ class Layout:
         for place, column in zip(self.places[port], columns, strict=True):
             arrays[place] = carried(column, self.columns[place].type)
         return [pa.nulls(length, f.type) if a is None else a for a, f in zip(arrays, self.columns, strict=True)]
+
+
+def _unpacked(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with what only some of them bring, if one of them does; of the others it is null."""
+    if WHOLE not in rows.schema.names:
+        return rows
+    packed, rows = rows.column(WHOLE), rows.drop_columns([WHOLE])
+    brought = packed.is_valid().to_numpy(zero_copy_only=False)
+    if not brought.any():
+        return rows
+    whole = packed.flatten().take(pa.array(np.cumsum(brought) - 1, mask=~brought))
+    for column, values in zip(whole.type, whole.flatten(), strict=True):
+        rows = rows.append_column(column.name, values)
+    return rows
 
 
 def _width(kind: pa.DataType) -> int:

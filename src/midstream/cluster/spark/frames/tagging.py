@@ -22,6 +22,7 @@ from midstream.connectors.files.bad_rows import BAD, FIELD
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import InputError
 from midstream.inputs import NamedSource
+from midstream.job.circumstances import Incoming
 from midstream.job.task.exchange import (
     FROM,
     GROUP,
@@ -47,10 +48,11 @@ class StreamInput:
     source: NamedSource | None = None
     """The source that the frame was opened from, if it has a name."""
 
-    def arriving(self, needed: Sequence[str]) -> pa.Schema:
-        """The columns that arrive if some are needed."""
-        columns = [self.declaration.columns.field(name) for name in needed]
-        return pa.schema([*columns, FIELD] if BAD in self.frame.columns else columns)
+    @property
+    def arriving(self) -> pa.Schema:
+        """The columns that arrive."""
+        columns = self.declaration.columns
+        return columns.append(FIELD) if BAD in self.frame.columns else columns
 
 
 def columns_of_frame(name: str, frame: DataFrame) -> pa.Schema:
@@ -66,10 +68,9 @@ def columns_of_frame(name: str, frame: DataFrame) -> pa.Schema:
         ) from None
 
 
-def tagged_union(streams: Sequence[StreamInput], needed: Mapping[str, Sequence[str]]) -> tuple[DataFrame, Layout]:
-    """All streams in one DataFrame, with the columns that are needed, and how these lie in it."""
-    schemas = {port: stream.arriving(needed[stream.declaration.name]) for port, stream in enumerate(streams)}
-    layout = Layout.of(schemas)
+def tagged_union(streams: Sequence[StreamInput]) -> tuple[DataFrame, Layout]:
+    """All streams in one DataFrame, with all their columns, and how these lie in it."""
+    layout = Layout.of({port: stream.arriving for port, stream in enumerate(streams)})
     tagged = [_tagged(port, stream, layout) for port, stream in enumerate(streams)]
     return reduce(DataFrame.unionAll, tagged), layout
 
@@ -85,18 +86,11 @@ def _tagged(port: int, stream: StreamInput, layout: Layout) -> DataFrame:
     return stream.frame.select(*columns)
 
 
-def grouped(
-    rows: DataFrame,
-    streams: Mapping[int, StreamDeclaration],
-    arrivals: Arrivals,
-    layout: Layout,
-    group_bits: int,
-    slots: int,
-) -> DataFrame:
+def grouped(rows: DataFrame, incoming: Incoming, arrivals: Arrivals, group_bits: int, slots: int) -> DataFrame:
     """Rows with their partition groups by the routes of their streams, once for each time that they are sent."""
     own = {
-        port: _group(stream, arrivals.routes.get(stream.name, STAY), layout, port, group_bits)
-        for port, stream in streams.items()
+        port: _group(incoming, arrivals.routes.get(stream.name, STAY), port, group_bits)
+        for port, stream in incoming.streams.items()
     }
     if not arrivals.copies:
         whens = " ".join(f"WHEN {port} THEN {group}" for port, group in own.items())
@@ -105,7 +99,7 @@ def grouped(
     for port, copy in arrivals.copies.items():
         groups = [str(in_slot(slot)) for slot in range(slots)]
         if not copy.route.everywhere:
-            groups = [_group(streams[copy.stream], copy.route, layout, copy.stream, group_bits)]
+            groups = [_group(incoming, copy.route, copy.stream, group_bits)]
         sent[copy.stream] += [(port, group) for group in groups]
     whens = " ".join(f"WHEN {port} THEN array({_structs(copies)})" for port, copies in sent.items())
     payload = [column(name) for name in rows.columns if name != PORT]
@@ -116,23 +110,16 @@ def _structs(copies: Sequence[tuple[int, str]]) -> str:
     return ", ".join(f"struct({port} AS `{PORT}`, CAST({group} AS INT) AS `{GROUP}`)" for port, group in copies)
 
 
-def _group(stream: StreamDeclaration, route: Route, layout: Layout, port: int, group_bits: int) -> str:
+def _group(incoming: Incoming, route: Route, port: int, group_bits: int) -> str:
     if route.is_one_slot:
         return str(in_slot(0))
-    key = spreading(stream, layout.schemas[port]) if route.key is None else route.key
+    layout, key = incoming.layout, incoming.spread_by(port) if route.key is None else route.key
     place_of = dict(zip(layout.schemas[port].names, layout.places[port], strict=True))
     hashed = ", ".join(_normal(layout.columns[place_of[name]]) for name in key)
     if route.slots:
         there = ", ".join(str(in_slot(slot)) for slot in route.slots)
         return f"get(array({there}), CAST(pmod(xxhash64({hashed}), {len(route.slots)}) AS INT))"
     return f"shiftrightunsigned(xxhash64({hashed}), {64 - group_bits})"
-
-
-def spreading(stream: StreamDeclaration, carried: pa.Schema) -> tuple[str, ...]:
-    """Columns by which rows that may go anywhere are spread; stamped ones of a batch all have the same time."""
-    if stream.timestamps == "external":
-        return (stream.time,)
-    return tuple(f.name for f in carried if not pa.types.is_nested(f.type))
 
 
 def _normal(field: pa.Field) -> str:
