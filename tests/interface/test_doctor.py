@@ -115,4 +115,4 @@ def test_a_spark_that_is_too_old_is_refused_by_name(tmp_path: Path):
     assert "--on local" in run.stderr
     told = json.loads(midstream("doctor", "--json").stdout)
     (found,) = [one for one in told["findings"] if one["name"] == "Spark"]
-    assert found["state"] == "without Spark" and "pyspark>=4.3" in found["advice"]
+    assert found["state"] == "without Spark" and "midstream[spark]" in found["advice"]

@@ -1,14 +1,17 @@
-"""Which Spark can run a job; looked at without importing it, so that an older one is refused before it fails."""
+"""Whether there is a Spark, and one that can run a job; looked at without importing it, so that nothing fails in it."""
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 from midstream.errors import JobError
 
 OLDEST_SPARK = (4, 3)
-NEWER = f"pip install -U 'pyspark>={'.'.join(map(str, OLDEST_SPARK))}', or run in this process: --on local"
-"""What to do about a Spark that is too old."""
+
+EXTRA = "pip install 'midstream[spark]', or run in this process: --on local"
+"""What to do where Spark is missing, or too old."""
 
 
 def installed_spark() -> str | None:
@@ -19,17 +22,34 @@ def installed_spark() -> str | None:
         return None
 
 
-def is_too_old(found: str) -> bool:
-    """Whether a version is older than jobs need.
+def is_there() -> bool:
+    """Whether Python finds Spark, from a package or from a cluster's own machines."""
+    return find_spec("pyspark") is not None if "pyspark" not in sys.modules else sys.modules["pyspark"] is not None
 
-    >>> [is_too_old(found) for found in ("4.1.4", "4.2.1", "4.3.0", "4.10.0", "5.0.0.dev1")]
-    [True, True, False, False, False]
+
+def version_of(found: str) -> tuple[int, ...]:
+    """The first two numbers of a version.
+
+    >>> version_of("4.1.4"), version_of("4.10.0"), version_of("5.0.0.dev1")
+    ((4, 1), (4, 10), (5, 0))
     """
-    return tuple(int(part) for part in found.split(".")[:2] if part.isdigit()) < OLDEST_SPARK
+    return tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
 
 
-def require_spark(found: str | None) -> None:
-    """Refuses a Spark that is too old; one whose version is not known is let through."""
+def is_too_old(found: str) -> bool:
+    """Whether a version is older than jobs need."""
+    return version_of(found) < OLDEST_SPARK
+
+
+def require_spark() -> None:
+    """Refuses to go on where Spark is missing or too old; one whose version is not known is let through."""
+    if not is_there():
+        raise JobError("Spark is not installed", hint=EXTRA)
+    require_version(installed_spark())
+
+
+def require_version(found: str | None) -> None:
+    """Refuses a Spark that is too old."""
     if found is not None and is_too_old(found):
         oldest = ".".join(map(str, OLDEST_SPARK))
-        raise JobError(f"jobs need Spark {oldest} or later, and this is Spark {found}", hint=NEWER)
+        raise JobError(f"jobs need Spark {oldest} or later, and this is Spark {found}", hint=EXTRA)

@@ -1,7 +1,7 @@
 """The Spark runtime: continuous queries on Structured Streaming, exactly once. The only place that imports pyspark.
 
-Workers import the step alone; what drivers need loads when first used. A Spark that is too old is refused here, before
-anything that it lacks is looked for.
+Workers import the step alone; what drivers need loads when first used. Whoever imports anything of it where Spark is
+missing or too old is told so here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from midstream.cluster.spark_version import installed_spark, require_spark
+from midstream.cluster.spark_version import require_spark
 
 if TYPE_CHECKING:
     from midstream.cluster.spark.environment import spark_session
@@ -22,7 +22,7 @@ _HOMES = {
     "spark_session": "midstream.cluster.spark.environment",
 }
 
-require_spark(installed_spark())
+require_spark()
 
 
 def __getattr__(name: str) -> Any:

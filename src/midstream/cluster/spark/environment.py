@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from midstream.cluster.java import OLDEST_JAVA, java_program, java_version
 from midstream.cluster.spark.quiet import TRACEBACK
-from midstream.cluster.spark_version import require_spark
+from midstream.cluster.spark_version import require_version
 from midstream.errors import JobError
 
 LOGGING = Path(__file__).parent / "log4j2.properties"
@@ -132,7 +132,7 @@ def require_classic(spark: object) -> SparkSession:
         )
     if not isinstance(spark, SparkSession):
         raise JobError(f"a SparkSession is needed, not a {type(spark).__name__}")
-    require_spark(spark.version)
+    require_version(spark.version)
     return spark
 
 

@@ -1,4 +1,7 @@
-"""`midstream demo`: a four-way join on local Spark that changes its plan by its own decision, checked by itself."""
+"""`midstream demo`: a four-way join that changes its plan by its own decision, checked by itself.
+
+It runs on local Spark; where Spark or Java is missing it says so and runs in this process.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,25 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from midstream.cluster.java import OLDEST_JAVA, java_program
+from midstream.cluster.spark_version import is_there
 from midstream.errors import InternalError
 from midstream.interface.cli import options
 from midstream.interface.cli.dashboard import beside, stay
 from midstream.interface.cli.endings import ends_clearly
-from midstream.interface.cli.output import show_json, show_text
+from midstream.interface.cli.output import note, show_json, show_text
 from midstream.interface.demo.check import DemoVerdict, compare
 from midstream.interface.demo.streams import STREAMS, Scenario, generate
 from midstream.interface.demo.view import View, seconds_of, work_of
+
+if TYPE_CHECKING:
+    from midstream.cluster.checkpoint_session import CheckpointSession
 
 Account = dict[str, Any]
 
@@ -33,11 +41,11 @@ def demo(
     dashboard_port: options.DashboardPort = None,
     json: options.Json = False,
 ) -> None:
-    """Join four generated streams on local Spark, and see the query change its plan while results keep flowing.
+    """Join four generated streams, and see the query change its plan while results keep flowing.
 
     Half-way the streams change: those that were slow and rarely met become fast and meet often. The query notices,
     decides that another plan is worth a migration, says why, and migrates live. At the end every result is compared
-    with an independent batch join.
+    with an independent batch join. It runs on local Spark, or in this process where there is no Spark or no Java.
 
     \b
     Example:
@@ -79,15 +87,11 @@ def write(folder: Path, batches: Sequence[dict[str, pa.Table]]) -> None:
 
 def run(folder: Path, scenario: Scenario, view: View) -> tuple[pa.Table, list[Account], list[Account]]:
     """Runs the session over the files; gives the results, an account of each batch, and the query's migrations."""
-    from midstream.cluster.checkpoint_session import CheckpointSession
-    from midstream.cluster.spark import spark_session
-
-    spark = spark_session(name="midstream demo")
     events: list[Account] = []
-    with CheckpointSession(spark, checkpoint=str(folder / "checkpoint")) as session:
+    with _session(str(folder / "checkpoint")) as session:
         for name in STREAMS:
-            files = spark.readStream.schema("id BIGINT, k BIGINT, ts TIMESTAMP").option("maxFilesPerTrigger", 1)
-            session.stream(name, files.parquet(str(folder / name)), time="ts")
+            schema, options = "id BIGINT, k BIGINT, ts TIMESTAMP", {"maxFilesPerTrigger": "1"}
+            session.open_stream(name, "parquet", path=str(folder / name), schema=schema, options=options)
         query = session.query("matches", scenario.query, plan=scenario.old_plan, adaptive="auto")
 
         def show(event: Account) -> None:
@@ -103,6 +107,19 @@ def run(folder: Path, scenario: Scenario, view: View) -> tuple[pa.Table, list[Ac
             events,
             [dict(change.record) for change in query.history if change.start_batch is not None],
         )
+
+
+def _session(checkpoint: str) -> CheckpointSession:
+    """A session on local Spark; where it cannot be had, one in this process, which says why."""
+    from midstream.cluster.checkpoint_session import CheckpointSession
+
+    lacking = "Spark is not installed" if not is_there() else "there is no Java" if java_program() is None else None
+    if lacking is not None:
+        note(f"{lacking}: this runs in one process (for Spark: pip install 'midstream[spark]', and Java {OLDEST_JAVA})")
+        return CheckpointSession(checkpoint=checkpoint, on="local", slots=2)
+    from midstream.cluster.spark import spark_session
+
+    return CheckpointSession(spark_session(name="midstream demo"), checkpoint=checkpoint)
 
 
 def summary(

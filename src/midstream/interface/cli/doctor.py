@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 import typer
 
 from midstream.cluster.java import OLDEST_JAVA, java_program, java_version
-from midstream.cluster.spark_version import NEWER, is_too_old
+from midstream.cluster.spark_version import EXTRA, installed_spark, is_there, is_too_old
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import show_json, show_text
@@ -99,17 +99,19 @@ def _java(environment: Mapping[str, str]) -> Finding:
 
 
 def _spark() -> Finding:
-    finding = _package("pyspark", "Spark", "without Spark")
-    if finding.state == "good" and is_too_old(finding.found):
-        return Finding("Spark", "without Spark", finding.found, NEWER)
-    return finding
+    if not is_there():
+        return Finding("Spark", "without Spark", "not installed", EXTRA)
+    found = installed_spark()
+    if found is not None and is_too_old(found):
+        return Finding("Spark", "without Spark", found, EXTRA)
+    return Finding("Spark", "good", found or "of this machine, without a package that says its version")
 
 
-def _package(package: str, name: str, lacking: State = "wrong") -> Finding:
+def _package(package: str, name: str) -> Finding:
     try:
         return Finding(name, "good", version(package))
     except PackageNotFoundError:
-        return Finding(name, lacking, "not installed", f"pip install {package}")
+        return Finding(name, "wrong", "not installed", f"pip install {package}")
 
 
 def _folder(name: str, path: Path, advice: str) -> Finding:

@@ -12,8 +12,6 @@ import zlib
 from collections import OrderedDict
 from typing import Any, Generic, TypeVar
 
-from pyspark import cloudpickle
-
 Value = TypeVar("Value", covariant=True)
 
 MOST = 2_000
@@ -31,7 +29,9 @@ class Shipped(Generic[Value]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._packed is None:
-            # User-defined functions may be such as pickle alone refuses.
+            # User-defined functions may be such as pickle alone refuses. Only Spark has values travel.
+            from pyspark import cloudpickle
+
             content: bytes = cloudpickle.dumps(self.value)  # type: ignore[no-untyped-call]
             self._packed = (hashlib.blake2b(content, digest_size=16).digest(), zlib.compress(content))
         return _received, self._packed
