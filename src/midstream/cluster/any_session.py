@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from midstream.checkpoint.files import Files
     from midstream.checkpoint.reading import StoredJob
     from midstream.cluster.backend import Backend
+    from midstream.cluster.trying import Texts, Trial
     from midstream.job.queries.changed_functions import ChangedFunctions
     from midstream.job.queries.faults import OnError
     from midstream.optimizer.plans import Plan
@@ -238,6 +239,10 @@ class Session:
     ) -> dict[str, Any]:
         """Puts another text in a query's place: says what each window starts with, and from when on all is complete."""
         self._needs_checkpoint("state that a changed query could start with")
+
+    def try_(self, texts: Texts, *, plans: Texts | None = None, slots: int | None = None, last: Duration = 50) -> Trial:
+        """Tries other texts, plans or slots on the last batches ("10 minutes": of that time), beside the job."""
+        self._needs_checkpoint("recent rows to try a change on")
 
     def drop(self, name: str) -> None:
         """Drops a query, with its state, also one that is not declared; its results go with the next collection."""

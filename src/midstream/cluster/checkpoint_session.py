@@ -31,10 +31,11 @@ from midstream.cluster.options import Incomplete, QueryOptions, SessionOptions
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
 from midstream.cluster.run import Run
+from midstream.cluster.trying import Texts, Trial, Trying
 from midstream.distribution.fragments import Route
 from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InputError, JobError, QueryError
-from midstream.inputs import NamedSource, StreamSettings
+from midstream.inputs import Duration, NamedSource, StreamSettings
 from midstream.job.batch import TICKS
 from midstream.job.circumstances import is_finished
 from midstream.job.commands.accounts import links_after, waits_of
@@ -190,6 +191,9 @@ class CheckpointSession(Session):
             for text in () if dry_run else self._enrolment.changed(command):
                 self._add(replace(self._declared[text.name], text=text, replace=True))
         return told
+
+    def try_(self, texts: Texts, *, plans: Texts | None = None, slots: int | None = None, last: Duration = 50) -> Trial:
+        return Trying(self._job, self.catalog, CheckpointSession).tried(texts, plans or {}, slots, last)
 
     @property
     def verdicts(self) -> dict[str, Verdict]:

@@ -26,7 +26,6 @@ from midstream.checkpoint.commands import (
     StopJob,
 )
 from midstream.errors import InternalError
-from midstream.job.queries.verdict import WindowVerdict
 
 Record = dict[str, Any]
 
@@ -205,5 +204,7 @@ def links_text(record: Record) -> str:
 
 def change_text(record: Record) -> str:
     """What a query starts with, a window a line."""
+    from midstream.job.queries.verdict import WindowVerdict  # help on commands does without what runs jobs
+
     takes = f" (about {seconds(record['seconds'])} to read rows)" if record["seconds"] else ""
     return "\n  ".join([f"{record['complete']}{takes}", *(str(WindowVerdict(**w)) for w in record["windows"])])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run a job file"),
     "init": ("init", "Write a starter job for a folder of files"),
     "check": ("check", "Check a job file without starting anything"),
+    "try": ("try_", "Try a changed job file on a job's last batches, beside it"),
     "doctor": ("doctor", "Check what jobs need on this machine"),
     "query": ("query", "Answer a query over files"),
     "shell": ("shell", "Run queries over files, one after the other"),
@@ -55,7 +57,9 @@ def command_named(name: str) -> Any:
     file, short = COMMANDS[name]
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     module = import_module(f"midstream.interface.cli.{file or 'control'}")
-    alone.command(name, short_help=short)(getattr(module, name) if file else module.command_line(name))
+    alone.command(name, short_help=short)(
+        getattr(module, f"{name}_" if iskeyword(name) else name) if file else module.command_line(name)
+    )
     return typer.main.get_command(alone)
 
 

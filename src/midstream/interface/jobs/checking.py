@@ -68,6 +68,14 @@ def mistakes_of(job: JobFile, guess_types: bool = True) -> list[Mistake]:
     return check.mistakes
 
 
+def declarations_of(job: JobFile) -> dict[str, StreamDeclaration]:
+    """The streams of a job that is sound, without opening their sources."""
+    check = _Check(job, guess_types=True)
+    for stream in job.streams:
+        check.stream(stream)
+    return check.known
+
+
 @dataclass
 class _Check:
     job: JobFile

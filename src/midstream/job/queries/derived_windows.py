@@ -48,9 +48,14 @@ class KeptRows:
 
     def lacks(self, wanted: WantedRows, nulls: Collection[str]) -> Iterator[str]:
         """Why the rows that a source would have kept are not all among these, if so; columns `nulls` have had some."""
-        longest, stream = wanted.source.longest, wanted.source.stream
+        longest = wanted.source.longest
         if self.longest is not None and (longest is None or longest > self.longest):
             yield "keeps rows for a shorter time"
+        yield from self.misses(wanted, nulls)
+
+    def misses(self, wanted: WantedRows, nulls: Collection[str]) -> Iterator[str]:
+        """Why rows that a source gives are not among these, or not whole, however old they are."""
+        stream = wanted.source.stream
         for condition in self.conditions:
             if not implies(wanted.conditions, condition):
                 yield f"keeps only rows with {condition}"
@@ -105,7 +110,7 @@ def derived_windows(
     """
     if not is_derivable(query):
         return
-    for wanted in _wanted_by(query):
+    for wanted in wanted_of(query):
         source, found = wanted.source, list[DerivedWindow]()
         nulls = before.streams.nulls.get(source.stream.name, ())
         for other, since, number, kept in _kept(wanted, others) if source.stream.alias not in known else ():
@@ -134,7 +139,7 @@ def why_empty(query: RunningQuery, alias: str, others: Others, before: Manifest)
     if not is_derivable(query):
         return "the newest rows of a key, and windows of routed joins, are not derived"
     reasons = []
-    for wanted in _wanted_by(query):
+    for wanted in wanted_of(query):
         nulls = before.streams.nulls.get(wanted.source.stream.name, ())
         for other, _, _, kept in _kept(wanted, others) if wanted.source.stream.alias == alias else ():
             lacking = list(kept.lacks(wanted, nulls)) or ["keeps rows in other slots"]
@@ -148,7 +153,8 @@ def is_derivable(query: RunningQuery) -> bool:
     return not query.staged.windows and not any(node.outlives_windows for node in nodes)
 
 
-def _wanted_by(query: RunningQuery) -> Iterator[WantedRows]:
+def wanted_of(query: RunningQuery) -> Iterator[WantedRows]:
+    """What a query would have kept of streams where they arrive."""
     for fragment in query.staged.fragments:
         if fragment.stage == 0:
             yield from wanted_rows(fragment.plan)
@@ -157,7 +163,7 @@ def _wanted_by(query: RunningQuery) -> Iterator[WantedRows]:
 def _kept(wanted: WantedRows, others: Others) -> Iterator[tuple[RunningQuery, Mapping[str, int], int, KeptRows]]:
     """What others keep of the stream that a source reads, by fragment."""
     for other, since in others:
-        for number, kept in _kept_by(other):
+        for number, kept in kept_of(other):
             if kept.stream == wanted.source.stream.name:
                 yield other, since, number, kept
 
@@ -185,7 +191,7 @@ def _lying(
     return everything, ArrivalFilter(tuple(kept.columns[name] for name in new.key or ()), tuple(slots.routing))
 
 
-def _kept_by(query: RunningQuery) -> Iterator[tuple[int, KeptRows]]:
+def kept_of(query: RunningQuery) -> Iterator[tuple[int, KeptRows]]:
     """What a query keeps of streams where they arrive, by fragment."""
     for fragment in query.staged.fragments:
         if fragment.stage == 0:
