@@ -30,6 +30,16 @@ def test_no_class_has_more_fields_than_can_be_kept_in_mind():
     assert {name: count for name, count in counts.items() if count > MOST_FIELDS and name not in WIDER} == {}
 
 
+def test_every_class_has_a_name_of_its_own():
+    places: dict[str, list[str]] = {}
+    for path in ROOT.rglob("*.py"):
+        room = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not room.startswith("lab/"):
+                places.setdefault(node.name, []).append(room)
+    assert {name: rooms for name, rooms in places.items() if len(rooms) > 1} == {}
+
+
 def test_fields_are_those_that_are_declared_and_those_that_methods_set():
     body = "    x: int\n    K: ClassVar = 1\n    def f(self):\n        self.y, self.z = 1, 2\n        self.x += 1"
     text = f"class A:\n{body}"

@@ -276,7 +276,7 @@ def run(
         warnings.warn("strategy= of run is deprecated: use scheduling=", DeprecationWarning, 2)
     if dialect is not None:
         query = to_cql(query, dialect, time)
-    gathered = Gathered(dead_letters, decisions, history)
+    gathered = RunDetails(dead_letters, decisions, history)
     table = _run(
         query,
         ask(query, inputs, time=time, lateness=lateness, functions=functions),
@@ -297,7 +297,7 @@ def run(
     return gathered.result(table) if full else table
 
 
-class Gathered:
+class RunDetails:
     """What a run tells besides its table, in lists of the caller's where there are any."""
 
     def __init__(

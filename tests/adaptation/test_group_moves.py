@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.adaptation.decider import Candidate, Caution, Memory, Now, Outcome, Verdict, decide, made
+from midstream.adaptation.decider import (
+    Candidate,
+    Caution,
+    DeciderMemory,
+    DecisionOutcome,
+    DecisionVerdict,
+    Now,
+    decide,
+    made,
+)
 from midstream.adaptation.group_moves import NAME, BalancePolicy, GroupLoad, GroupMoves, MoveTerms, group_moves
 from midstream.distribution.balancing import nearest_groups
 from midstream.lab.experiments.dcape_policy import paper_request
@@ -31,15 +40,19 @@ class Looks:
     """Looks at groups, one after the other."""
 
     def __init__(self, caution: Caution = CAUTION) -> None:
-        self.policy, self.memory, self.looks = BalancePolicy(caution=caution), Memory(), 0
+        self.policy, self.memory, self.looks = BalancePolicy(caution=caution), DeciderMemory(), 0
 
-    def look(self, groups: list[GroupLoad], under_way: str = "") -> Verdict[GroupMoves]:
+    def look(self, groups: list[GroupLoad], under_way: str = "") -> DecisionVerdict[GroupMoves]:
         fixed = {int(group) for group, until in self.memory.resting.items() if until > self.looks}
         found = group_moves(groups, 3, MoveTerms(ALL, 60.0), self.policy, fixed, under_way)
         self.looks += 1
         now, caution = Now(self.looks), self.policy.caution
         self.memory, verdict = decide(
-            self.memory, now, [found], caution, lambda name, watch: {name: Outcome(found.before, watch.expected)}
+            self.memory,
+            now,
+            [found],
+            caution,
+            lambda name, watch: {name: DecisionOutcome(found.before, watch.expected)},
         )
         if verdict.action == "move":
             self.memory = made(self.memory, now, caution, found)

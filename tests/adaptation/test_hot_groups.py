@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from midstream.adaptation.decider import Memory, Now, Outcome, Verdict, decide, made
-from midstream.adaptation.hot_groups import Dealing, HotGroup, HotPolicy, Sharing, hot_groups
+from midstream.adaptation.decider import DeciderMemory, DecisionOutcome, DecisionVerdict, Now, decide, made
+from midstream.adaptation.hot_groups import HotDealing, HotGroup, HotPolicy, Sharing, hot_groups
 from midstream.adaptation.plain import plain, typed
 
 ROUTING = [group % 4 for group in range(16)]
@@ -13,9 +13,11 @@ class Looks:
     """Looks at 16 groups in four slots, one after the other, of which the first has a share of all work."""
 
     def __init__(self) -> None:
-        self.memory, self.looks = Memory(), 0
+        self.memory, self.looks = DeciderMemory(), 0
 
-    def look(self, share: float, slots: tuple[int, ...] = (), refusal: str = "", a: int = 90) -> Verdict[Sharing]:
+    def look(
+        self, share: float, slots: tuple[int, ...] = (), refusal: str = "", a: int = 90
+    ) -> DecisionVerdict[Sharing]:
         loads = [share, *[(1 - share) / 15] * 15]
         busy = [sum(load for group, load in enumerate(loads) if group % 4 == slot) for slot in range(4)]
         if slots:
@@ -23,7 +25,7 @@ class Looks:
             for slot in slots:
                 busy[slot] += share / len(slots)
         known, skew = {0: HotGroup(0, share, {"A": a, "B": 100 - a}, slots, "k = 7")}, max(busy) * 4 / sum(busy)
-        found = hot_groups(known, Dealing(ROUTING, loads, 4, skew), HotPolicy(), lambda hot, stream: refusal)
+        found = hot_groups(known, HotDealing(ROUTING, loads, 4, skew), HotPolicy(), lambda hot, stream: refusal)
         self.looks += 1
         now, caution = Now(self.looks), HotPolicy().caution
         self.memory, verdict = decide(
@@ -31,7 +33,7 @@ class Looks:
             now,
             found,
             caution,
-            lambda name, watch: {name: Outcome(skew, watch.expected, watch.before)},
+            lambda name, watch: {name: DecisionOutcome(skew, watch.expected, watch.before)},
             "Nothing is hot.",
         )
         if verdict.candidate is not None and verdict.action != "stay":
@@ -75,7 +77,7 @@ def test_a_group_that_has_cooled_comes_home_and_is_not_spread_again_at_once():
     found = [looks.look(0.1, (0, 1, 2, 3)).action for _ in range(3)]
     assert found == ["stay", "stay", "bring_home"]
     assert looks.memory.watches == {} and looks.memory.mistrust == {}
-    looks.memory = typed(Memory, plain(looks.memory))
+    looks.memory = typed(DeciderMemory, plain(looks.memory))
     assert {looks.look(0.4).action for _ in range(5)} == {"stay"}
     assert looks.look(0.4).action == "spread"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import midstream as ms
-from midstream.adaptation.decider import Memory, Now, Outcome, Verdict, decide, made
+from midstream.adaptation.decider import DeciderMemory, DecisionOutcome, DecisionVerdict, Now, decide, made
 from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.scaling import ScalePolicy, SlotRange, slot_numbers
 
@@ -14,14 +14,14 @@ class Looks:
     """Batches in which the busiest slot was busy for a part of the time."""
 
     def __init__(self, text: str = "2..8") -> None:
-        self.among, self.memory, self.looks = SlotRange.of(text), Memory(), 0
+        self.among, self.memory, self.looks = SlotRange.of(text), DeciderMemory(), 0
 
-    def look(self, busy: float, slots: int) -> Verdict[int]:
+    def look(self, busy: float, slots: int) -> DecisionVerdict[int]:
         self.looks += 1
         now, policy = Now(self.looks), ScalePolicy()
         found = slot_numbers(busy, slots, self.among, policy)
         self.memory, verdict = decide(
-            self.memory, now, found, policy.caution, lambda name, watch: {name: Outcome(busy, watch.expected)}
+            self.memory, now, found, policy.caution, lambda name, watch: {name: DecisionOutcome(busy, watch.expected)}
         )
         if verdict.candidate is not None and verdict.action != "stay":
             self.memory = made(self.memory, now, policy.caution, verdict.candidate)
@@ -74,5 +74,5 @@ def test_slots_rest_after_a_change_and_a_wrong_forecast_asks_for_more():
 def test_what_is_remembered_goes_through_a_manifest():
     looks, other = Looks(), Looks()
     looks.decided(0.95, 2, 2)
-    other.memory, other.looks = typed(Memory, plain(looks.memory)), looks.looks
+    other.memory, other.looks = typed(DeciderMemory, plain(looks.memory)), looks.looks
     assert other.memory == looks.memory and other.look(0.95, 2).action == "more"

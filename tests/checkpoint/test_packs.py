@@ -20,7 +20,7 @@ from tests.checkpoint.making import STATE, flip, pack, same, segment
 from midstream.checkpoint import maps
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import MissingFile
-from midstream.checkpoint.format import Reader, Writer
+from midstream.checkpoint.format import EntryReader, Writer
 from midstream.checkpoint.packs import (
     ALIGNMENT,
     StateKey,
@@ -200,7 +200,7 @@ def test_entries_survive_as_text(files):
     for some in (entries, ()):
         writer = Writer()
         columns = json.loads(json.dumps(writer.columns(some)))
-        assert Reader(json.loads(json.dumps(writer.texts()))).entries(columns) == some
+        assert EntryReader(json.loads(json.dumps(writer.texts()))).entries(columns) == some
 
 
 @pytest.mark.parametrize("place", [0.0, 0.1, 0.5, 0.9, 0.999])

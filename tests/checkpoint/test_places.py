@@ -9,7 +9,7 @@ import pytest
 
 import midstream as ms
 from midstream.checkpoint.names import issued, name_for
-from midstream.checkpoint.places import Place, Places, resolved
+from midstream.checkpoint.places import JobPlaces, Place, resolved
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.sinks import folder
 from midstream.errors import JobError
@@ -43,13 +43,13 @@ SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 )
 def test_places_that_do_not_go_together_are_refused(first, second, message):
     with pytest.raises(JobError, match=message):
-        places = Places()
+        places = JobPlaces()
         places.add(first)
         places.add(second)
 
 
 def test_places_that_do_go_together(tmp_path):
-    places = Places.of(str(tmp_path / "c"))
+    places = JobPlaces.of(str(tmp_path / "c"))
     places.add(Place("source", str(tmp_path / "out" / "in"), "A"))
     places.add(Place("sink", str(tmp_path / "out"), "q"))
     places.add(Place("sink", str(tmp_path / "out"), "p"))

@@ -23,18 +23,18 @@ from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.semantics.values import row_identity
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.cluster.local.embedded import Stream
+from midstream.cluster.local.embedded import StreamProgress
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.migration.execution import SingleBox
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
-from midstream.operators.changes import Changes
-from midstream.operators.distinct import Deduplicate
+from midstream.operators.changes import ChangesOperator
+from midstream.operators.distinct import DeduplicateOperator
 from midstream.operators.elements import Elements, empty_elements
-from midstream.operators.match import MatchRows
-from midstream.operators.over_stream import OverStream
-from midstream.operators.row_window import RowWindow, SessionWindow
-from midstream.operators.sequence import FollowedBy
+from midstream.operators.match import MatchRowsOperator
+from midstream.operators.over_stream import OverStreamOperator
+from midstream.operators.row_window import RowWindowOperator, SessionWindowOperator
+from midstream.operators.sequence import FollowedByOperator
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan, plan_query
@@ -91,7 +91,7 @@ def check_purging(kind: Kind, inputs: Inputs) -> None:
     """
     relation, catalog, plan = bound(kind, inputs)
     query, box, taken = recorded_query(plan, catalog)
-    streams = {name: Stream(catalog.streams[name]) for name in sorted(query.streams)}
+    streams = {name: StreamProgress(catalog.streams[name]) for name in sorted(query.streams)}
     rows = {name: driving.one_batch(inputs[name]) for name in streams}
     for step in steps_of(relation, inputs, 3):
         for name, (start, end) in step.rows.items():
@@ -128,13 +128,13 @@ def _record(operator: Operator, taken: list[tuple[int, Elements]]) -> None:
 def assert_alive(operator: Operator, taken: list[tuple[int, Elements]], frontier: int) -> None:
     """Holds an operator's states against all that it has taken in."""
     match operator:
-        case Deduplicate():
+        case DeduplicateOperator():
             _assert_coverage(operator, taken, operator.frontier)
-        case RowWindow():
+        case RowWindowOperator():
             _assert_last_rows(operator, taken)
-        case FollowedBy() | SessionWindow() | OverStream() | MatchRows():
+        case FollowedByOperator() | SessionWindowOperator() | OverStreamOperator() | MatchRowsOperator():
             pass  # What these may still need depends on other rows; their own tests say so.
-        case Changes():
+        case ChangesOperator():
             _assert_states(operator, taken, operator.done - 1)
         case SliceOperator():
             assert operator.done <= frontier
@@ -180,7 +180,7 @@ def _elements(batch: Elements, names: list[str]) -> list[Entry]:
     return [(row_identity(tuple(row)), *when) for row, when in zip(rows, times, strict=True)]
 
 
-def _assert_coverage(operator: Deduplicate, taken: list[tuple[int, Elements]], frontier: int) -> None:
+def _assert_coverage(operator: DeduplicateOperator, taken: list[tuple[int, Elements]], frontier: int) -> None:
     """From the frontier on, each tuple is known to be covered exactly where it has been given."""
     names = operator.schema.names
     found = _instants(_elements(operator.coverage.alive(frontier), names), frontier)
@@ -194,7 +194,7 @@ def _instants(elements: list[Entry], frontier: int) -> set[tuple[Any, int]]:
     }
 
 
-def _assert_last_rows(operator: RowWindow, taken: list[tuple[int, Elements]]) -> None:
+def _assert_last_rows(operator: RowWindowOperator, taken: list[tuple[int, Elements]]) -> None:
     """The rows that no n later ones have closed yet, and at most as many others.
 
     Those are the last n of each partition, and those after the slice.
@@ -229,7 +229,7 @@ def check_snapshot_and_restore(kind: Kind, inputs: Inputs) -> None:
 
 def _run_with_restart(plan: Plan, catalog: Catalog, steps: tuple[Step, ...], stop: int, inputs: Inputs) -> pa.Table:
     query = LiveQuery(plan, catalog.functions)
-    streams = {name: Stream(catalog.streams[name]) for name in sorted(query.streams)}
+    streams = {name: StreamProgress(catalog.streams[name]) for name in sorted(query.streams)}
     rows = {name: driving.one_batch(inputs[name]) for name in streams}
     released = [query.table(None)]
     for i, step in enumerate(steps):
@@ -266,7 +266,7 @@ def check_pickling(kind: Kind, inputs: Inputs) -> None:
     assert shipped.physical == plan.physical and shipped.text == plan.text
     query, box, _ = recorded_query(plan, catalog)
     for name in sorted(query.streams):
-        stream = Stream(catalog.streams[name])
+        stream = StreamProgress(catalog.streams[name])
         query.feed(name, *stream.accept(driving.one_batch(inputs[name])))
     for state in box.states():
         for segment in state.segments:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.api import ask
-from midstream.cluster.local.embedded import Stream
+from midstream.cluster.local.embedded import StreamProgress
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.operators import join
 from midstream.operators.state import sorted_state
@@ -59,7 +59,7 @@ def run(drive: Drive, inputs: Mapping[str, pa.Table], catalog: Catalog, watch: W
     """All results of a drive; `watch` sees the query and everything released so far after every step."""
     with settings(drive.constants):
         query = LiveQuery(drive.plan, catalog.functions, drive.schedule)
-        streams = {name: Stream(catalog.streams[name]) for name in sorted(query.streams)}
+        streams = {name: StreamProgress(catalog.streams[name]) for name in sorted(query.streams)}
         rows = {name: one_batch(inputs[name]) for name in streams}
         released = [query.table(None)]
         for step in drive.steps:

@@ -13,7 +13,7 @@ from tests.engine import driving
 import midstream as ms
 from midstream.algebra.time import INFINITY
 from midstream.cluster.local import embedded
-from midstream.cluster.local.embedded import Stream
+from midstream.cluster.local.embedded import StreamProgress
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.optimizer.plans import plan_query
 
@@ -125,7 +125,7 @@ def test_a_query_that_has_ended_takes_nothing_more() -> None:
 
 def test_a_stream_that_has_ended_takes_nothing_more() -> None:
     _, catalog = driving.question(QUERY, {"A": A})
-    stream = Stream(catalog.streams["A"])
+    stream = StreamProgress(catalog.streams["A"])
     stream.close()
     with pytest.raises(ms.InputError, match="stream A has ended"):
         stream.accept(driving.one_batch(A))

@@ -10,8 +10,8 @@ from tests.engine.kinds import KINDS, inputs
 
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
-from midstream.operators.one_way_join import KeptWindow, OneWayJoin
-from midstream.operators.row_window import OrderedRows
+from midstream.operators.one_way_join import KeptWindowOperator, OneWayJoinOperator
+from midstream.operators.row_window import OrderedRowsOperator
 from midstream.operators.slices import KeyedSliceOperator, SliceOperator
 
 
@@ -37,10 +37,10 @@ def test_nodes_say_of_their_operators_what_is_true(name: str) -> None:
 
 
 def test_every_kind_of_operator_is_checked() -> None:
-    abstract = {SliceOperator, KeyedSliceOperator, OrderedRows}
+    abstract = {SliceOperator, KeyedSliceOperator, OrderedRowsOperator}
     of_fragments = {
-        KeptWindow,
-        OneWayJoin,
+        KeptWindowOperator,
+        OneWayJoinOperator,
     }  # parts of routed joins in slots, which tests/job/test_routed_in_slots.py has
     known = {kind.__name__ for kind in _descendants(Operator) if kind not in abstract | of_fragments}
     assert known == {kind.operator for kind in KINDS.values()}

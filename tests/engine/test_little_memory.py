@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.generators import EVERYTHING, Case, cases
 
 import midstream as ms
-from midstream.operators.outer_join import OuterJoin
+from midstream.operators.outer_join import OuterJoinOperator
 from midstream.operators.slices import SliceOperator
 
 pytestmark = pytest.mark.filterwarnings("ignore::midstream.errors.DeadLetterWarning")
@@ -78,7 +78,7 @@ def check(query: str, inputs: dict[str, pa.Table], most: int, time: str = "ts", 
         return
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(SliceOperator, "most", most)
-        patched.setattr(OuterJoin, "at_once", 5)
+        patched.setattr(OuterJoinOperator, "at_once", 5)
         got = ms.run(query, inputs, time=time, **how)
     difference = ms.snapshot_equal(got, expected)
     assert difference, f"{difference}\n{query}"

@@ -10,7 +10,7 @@ from tests.engine import driving
 from tests.engine.kinds import KINDS, Kind
 from tests.profiles import always
 
-from midstream.cluster.local.embedded import Stream
+from midstream.cluster.local.embedded import StreamProgress
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.operators.state.sorted_state import BUCKETS, SortedState
 from midstream.optimizer.plans import plan_query
@@ -46,7 +46,7 @@ def sizes(kind: Kind, windows: int) -> Iterator[tuple[SortedState, int, int]]:
     relation, catalog = driving.question(widened(kind.query), inputs)
     query = LiveQuery(plan_query(relation, kind.plan), catalog.functions)
     rows = {name: driving.one_batch(inputs[name]) for name in sorted(query.streams)}
-    progress = {name: Stream(catalog.streams[name]) for name in rows}
+    progress = {name: StreamProgress(catalog.streams[name]) for name in rows}
     for start in range(0, windows * WINDOW * RATE, BATCH):
         for name, stream in progress.items():
             query.feed(name, *stream.accept(rows[name].slice(start, BATCH)))

@@ -23,7 +23,7 @@ from midstream.algebra.plan import Relation, streams_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.local.cluster import LocalCluster
-from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.embedded import StreamProgress, batches
 from midstream.job.batch import Batch, finished
 from midstream.job.commits import Commits
 from midstream.job.events import QueryAdded
@@ -164,7 +164,7 @@ class Chain:
 
     def cut(self, inputs: Mapping[str, pa.Table], batch_rows: int) -> list[dict[str, pa.RecordBatch]]:
         """The batches of finite inputs."""
-        streams = {d.name: Stream(d) for d in self.driver.streams.values()}
+        streams = {d.name: StreamProgress(d) for d in self.driver.streams.values()}
         return list(batches(streams, inputs, batch_rows))
 
     def run(

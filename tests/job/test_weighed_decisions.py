@@ -22,7 +22,7 @@ from midstream.adaptation.policy import Policy
 from midstream.api import ask
 from midstream.job.batch import Batch
 from midstream.job.commands.accounts import decisions_of, history_of
-from midstream.job.slots.measuring import Measure, Measured, PlanChange, PlansDecided
+from midstream.job.slots.measuring import DecidedPlanChange, Measure, Measured, PlansDecided
 from midstream.job.slots.slot_decisions import SlotDecisions
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=3)
@@ -88,10 +88,12 @@ def test_a_plan_that_takes_the_imbalance_away_leaves_nothing_to_move(tmp_path):
     uneven = replace(seen, groups=tuple(replace(g, seconds=3.0 if g.owner == 0 else 1.0) for g in seen.groups))
     for ratio, moves in [(1.0, True), (1 / 3, False)]:
         decisions = SlotDecisions(RESTLESS, measure=lambda batch, interval: uneven, smoothed=0.0)
-        plans = PlansDecided([PlanChange("q", 0, ratio)])
+        plans = PlansDecided([DecidedPlanChange("q", 0, ratio)])
         assert (decisions.after(batch, 1.0, plans=plans).routing is not None) == moves
     decisions = SlotDecisions(RESTLESS, measure=lambda batch, interval: uneven, smoothed=0.0)
-    waits = PlansDecided([PlanChange("q", None, 0.5)], lambda protocol: "The plan of query q changes first: why.")
+    waits = PlansDecided(
+        [DecidedPlanChange("q", None, 0.5)], lambda protocol: "The plan of query q changes first: why."
+    )
     found = decisions.after(batch, 1.0, plans=waits)
     assert found.routing is None and found.decisions[-1]["reason"].endswith(
         "The plan of query q changes first: why. Staying."

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from midstream.api import Question
-from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.embedded import StreamProgress, batches
 from midstream.cluster.local.live_query import LiveQuery, Running
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
@@ -30,7 +30,7 @@ def drive(
     With `reopen`, everything alive is thrown away after every batch and opened again from what can be written down.
     """
     live = LiveQuery(plan_query(asked.plan, plan), asked.catalog.functions)
-    streams = {name: Stream(asked.catalog.streams[name]) for name in sorted(live.streams)}
+    streams = {name: StreamProgress(asked.catalog.streams[name]) for name in sorted(live.streams)}
     released = []
     for number, parts in enumerate(batches(streams, asked.tables, batch_rows)):
         for at, action in actions:

@@ -128,11 +128,11 @@ def test_a_leaf_is_not_purged_by_a_sibling_that_is_ahead(name):
 
 def _skewed(asked, old, new, name):
     """Feeds A and B to their end and C up to 3, migrates, and then feeds the rest of C."""
-    from midstream.cluster.local.embedded import Stream
+    from midstream.cluster.local.embedded import StreamProgress
     from midstream.cluster.local.live_query import LiveQuery
 
     live = LiveQuery(plan_query(asked.plan, old))
-    streams = {s: Stream(asked.catalog.streams[s]) for s in "ABC"}
+    streams = {s: StreamProgress(asked.catalog.streams[s]) for s in "ABC"}
     released = []
 
     def feed(stream, start, count):
@@ -190,9 +190,9 @@ def test_the_split_lies_half_a_tick_after_the_last_end_given():
 
 
 def _sources(plan):
-    from midstream.algebra.physical import Source, walk_physical
+    from midstream.algebra.physical import SourceNode, walk_physical
 
-    return [node for node in walk_physical(plan.physical) if isinstance(node, Source)]
+    return [node for node in walk_physical(plan.physical) if isinstance(node, SourceNode)]
 
 
 def test_genmig_takes_no_longer_than_the_longest_validity_one_tick_and_the_skew():

@@ -134,7 +134,7 @@ def _named(box: Box, kind: str) -> list[Operator]:
 
 
 def _aliases(node: p.PhysicalNode) -> list[str]:
-    return [n.stream.alias for n in p.walk_physical(node) if isinstance(n, p.Source)]
+    return [n.stream.alias for n in p.walk_physical(node) if isinstance(n, p.SourceNode)]
 
 
 def work_of(strategy: str | None, part: str, kind: str) -> Work:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.operators.distinct import CoverageState, Deduplicate
+from midstream.operators.distinct import CoverageState, DeduplicateOperator
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
 from midstream.operators.state.segment import make_segment, sort_by_hash
@@ -48,10 +48,10 @@ def once(instants: dict[int | None, list[int]]) -> dict[int | None, list[int]]:
     return {k: sorted(set(some)) for k, some in instants.items()}
 
 
-def operator(most_merged: int | None = None, longest: int | None = LONGEST) -> Deduplicate:
+def operator(most_merged: int | None = None, longest: int | None = LONGEST) -> DeduplicateOperator:
     state = CoverageState("coverage", ("k",), SCHEMA, longest)
     state.most_merged = most_merged
-    return Deduplicate(SCHEMA, state)
+    return DeduplicateOperator(SCHEMA, state)
 
 
 @given(st.lists(intervals, min_size=1, max_size=12), st.sampled_from([None, 0, 200]), st.sampled_from([1, 2_048]))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from midstream.algebra.windows import Hop
 from midstream.operators import outer_join
 from midstream.operators.elements import Elements
-from midstream.operators.outer_join import OuterJoin
+from midstream.operators.outer_join import OuterJoinOperator
 from midstream.operators.state import segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import sweep, uncovered
@@ -45,11 +45,11 @@ def below(batch: pa.RecordBatch) -> Any:
     return pc.less(batch.column("v"), batch.column("w")).fill_null(False).to_numpy(zero_copy_only=False)
 
 
-def made(kind: Any, slide: int = 5, residual: bool = False, nulls_equal: bool = False) -> OuterJoin:
+def made(kind: Any, slide: int = 5, residual: bool = False, nulls_equal: bool = False) -> OuterJoinOperator:
     sides = SortedState("left", ("k",), LEFT, LONGEST), SortedState("right", ("j",), RIGHT, LONGEST)
     condition: Any = below if residual else None
     schema = LEFT if kind in ("semi", "anti") else pa.schema([*LEFT, *RIGHT])
-    return OuterJoin(schema, *sides, Hop(slide, slide), kind, nulls_equal, condition)
+    return OuterJoinOperator(schema, *sides, Hop(slide, slide), kind, nulls_equal, condition)
 
 
 def snapshots(parts: Iterable[Elements]) -> Counter[tuple[Any, ...]]:
@@ -84,7 +84,9 @@ def expected(kind: str, left: Sequence[Row], right: Sequence[Row], residual: boo
     return found
 
 
-def run(works: OuterJoin, left: Sequence[Row], right: Sequence[Row], frontiers: Sequence[int]) -> list[Elements]:
+def run(
+    works: OuterJoinOperator, left: Sequence[Row], right: Sequence[Row], frontiers: Sequence[int]
+) -> list[Elements]:
     """Feeds rows as soon as they may come, frontier by frontier, through operators that are opened anew in between."""
     results: list[Elements] = []
     since = -1

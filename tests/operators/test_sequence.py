@@ -250,11 +250,11 @@ def test_pairs_built_in_pieces_are_the_same(mode, monkeypatch):
     assert ms.snapshot_equal(ms.run(asked(mode), inputs), ms.reference(asked(mode), inputs))
 
 
-def operator_after(query: str, rows: int) -> sequence.FollowedBy:
+def operator_after(query: str, rows: int) -> sequence.FollowedByOperator:
     schema = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("lane", pa.int64())])
     catalog = catalog_of({"cases": schema, "products": schema})
     box = Box(plan_query(parse(query, catalog)).physical)
-    operator = next(o for o in box.operators if isinstance(o, sequence.FollowedBy))
+    operator = next(o for o in box.operators if isinstance(o, sequence.FollowedByOperator))
     for start in range(0, rows, 500):
         times = np.arange(start, start + 500)
         for port in (0, 1):
@@ -299,7 +299,7 @@ def test_seconds_without_a_later_first_are_forgotten_when_their_time_is_up():
     schema = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("lane", pa.int64())])
     query = LATER.format("LEFT ", "WITHIN 50")
     box = Box(plan_query(parse(query, catalog_of({"cases": schema, "products": schema}))).physical)
-    operator = next(o for o in box.operators if isinstance(o, sequence.FollowedBy))
+    operator = next(o for o in box.operators if isinstance(o, sequence.FollowedByOperator))
     names = operator.kept[1].schema
     given = 0
     for part in np.array_split(times, 50):
@@ -324,7 +324,7 @@ def test_an_operator_that_went_on_from_its_states_answers_the_same():
             new.replace_segments(old.segments)
         moved.restore(low if low else box.frontier)
         box = moved
-        operator = next(o for o in box.operators if isinstance(o, sequence.FollowedBy))
+        operator = next(o for o in box.operators if isinstance(o, sequence.FollowedByOperator))
         for port, name in enumerate(("cases", "products")):
             table = (
                 inputs[name]

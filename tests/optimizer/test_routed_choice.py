@@ -9,7 +9,7 @@ import pytest
 from tests.distribution.routed.joins import draw_join, draw_plan
 from tests.optimizer.test_plan_choice import query, statistics
 
-from midstream.algebra.plan import RoutedJoin, walk_plan
+from midstream.algebra.plan import RoutedJoins, walk_plan
 from midstream.algebra.statistics import Estimate, Statistics, StreamStatistics
 from midstream.api import ask
 from midstream.distribution.stages import cut
@@ -64,7 +64,7 @@ def test_the_fragments_of_a_routed_join_are_counted_as_they_are_cut(seed):
     joined = draw_join(random, 3 + seed % 4, 5)
     plan = plan_query(ask(joined.text, joined.tables).plan, str(draw_plan(random, joined.query.conditions)))
     estimator = Estimator(known(40, "A B C D E F"), None, None, spread=True)
-    (join,) = (node for node in walk_plan(plan.logical) if isinstance(node, RoutedJoin))
+    (join,) = (node for node in walk_plan(plan.logical) if isinstance(node, RoutedJoins))
     cost, ticks = estimator.cost(join), estimator.batch_ticks(estimator.flow(join.inputs[0]))
     assert round(cost.fragments * ticks) == len(cut(plan.physical).fragments) - 1
 

@@ -10,12 +10,12 @@ from tests.generators import cases
 
 import midstream as ms
 from midstream.api import ask
-from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.embedded import StreamProgress, batches
 from midstream.cluster.local.live_query import Release
 from midstream.job.task.ingest import reached, source_elements
 from midstream.job.task.results import result_table
 from midstream.operators.base import Operator
-from midstream.operators.box import Box, Output
+from midstream.operators.box import Box, BoxOutput
 from midstream.operators.elements import Elements
 from midstream.optimizer.plans import plan_query
 from midstream.scheduling import scheduler as schedulers
@@ -48,7 +48,7 @@ class Stepped:
         self.release = Release()
         self.scheduler = Scheduler(self.box, self.release)
         self.tabled = self.scheduler.tabled
-        self.streams = {name: Stream(question.catalog.streams[name]) for name in question.tables}
+        self.streams = {name: StreamProgress(question.catalog.streams[name]) for name in question.tables}
         self.wires = [(source, wire) for source, (wire,) in self.box.sources]
         self.inputs = question.tables
 
@@ -114,7 +114,7 @@ def test_tables_parts_and_break_nodes_may_change_between_any_two_steps(case, dat
 def test_the_compiled_form_of_depth_first_does_the_same_in_the_same_order(case):
     def outputs(scheduler) -> tuple[list[Elements], list[str]]:
         question = ask(case.query, case.inputs)
-        box, output = Box(plan_query(question.plan).physical), Output()
+        box, output = Box(plan_query(question.plan).physical), BoxOutput()
         visited: list[str] = []
         for i, operator in enumerate(box.operators):
             # What gives piece by piece processes a batch by way of that too.
@@ -122,7 +122,7 @@ def test_the_compiled_form_of_depth_first_does_the_same_in_the_same_order(case):
             setattr(operator, call, partial(_noting, visited, i, getattr(operator, call)))
         running = scheduler(box, output)
         for number, (source, _) in enumerate(box.sources):
-            stream = Stream(question.catalog.streams[source.stream.name])
+            stream = StreamProgress(question.catalog.streams[source.stream.name])
             for parts in batches({source.stream.name: stream}, question.tables, 4):
                 assert isinstance(parts, dict)
                 rows, ticks = stream.accept(parts[source.stream.name])

@@ -10,7 +10,7 @@ from midstream.lab.mill.enhanced import arcs_of
 from midstream.lab.mill.strictly_waiting import Difference, FollowsEarliestUnused, FollowsMostRecent
 from midstream.lab.mill.virtual_time import VirtualRun, VirtualSource, stamped
 from midstream.lab.mill.waiting import Pass, SlidingCount, Tuple, Union, Waiting, WindowJoin
-from midstream.scheduling.graph import Node, QueryGraph
+from midstream.scheduling.graph import GraphNode, QueryGraph
 from midstream.scheduling.schedule import Schedule, schedule_of
 from midstream.scheduling.tables import BREADTH_FIRST, DEPTH_FIRST, ROUND_ROBIN, batching
 
@@ -33,7 +33,7 @@ class Built:
         self.graph = QueryGraph()
         self.collected: list[Tuple] = []
         selects = {name: self.graph.add(f"σ{name}", Pass(change), [name]) for name in "abc"}
-        third: Node = selects["c"]
+        third: GraphNode = selects["c"]
         if slide is not None:
             third = self.graph.add("Σ", SlidingCount(slide), [third])
         lower = self.graph.add("U1", Union(2), [selects["a"], selects["b"]])
@@ -147,7 +147,7 @@ def watched(graph: QueryGraph) -> None:
             _watch(node, node.logic)
 
 
-def _watch(node: Node, logic: Waiting) -> None:
+def _watch(node: GraphNode, logic: Waiting) -> None:
     original = logic.step
 
     def step(inputs, emit):

@@ -6,7 +6,7 @@ import pytest
 
 from midstream.errors import QueryError
 from midstream.scheduling.executor import Executor
-from midstream.scheduling.graph import Eager, Node, QueryGraph
+from midstream.scheduling.graph import Eager, GraphNode, QueryGraph
 from midstream.scheduling.schedule import Schedule, schedule_of
 from midstream.scheduling.tables import BREADTH_FIRST, DEPTH_FIRST, ROUND_ROBIN, batching, table_named
 
@@ -126,7 +126,7 @@ def nested_unions(schedule: str, sources: dict[str, list[int]]) -> tuple[str, li
     graph = QueryGraph()
     trace: list[str] = []
     given: list[int] = []
-    selects: dict[str, Node] = {name: graph.add(f"σ{name}", Eager(passing), [name]) for name in sources}
+    selects: dict[str, GraphNode] = {name: graph.add(f"σ{name}", Eager(passing), [name]) for name in sources}
     lower = graph.add("U1", Ordered(), [selects["a"], selects["b"]])
     graph.add("U2", Ordered(), [lower, selects["c"]], given.append)
     for name, times in sources.items():

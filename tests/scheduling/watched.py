@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import midstream as ms
-from midstream.cluster.local.embedded_query import Query
+from midstream.cluster.local.embedded_query import EmbeddedQuery
 from midstream.cluster.local.embedded_session import EmbeddedSession
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
@@ -44,7 +44,7 @@ class Watched:
         self.rows[name] += sorted(rows)
         self.session.push(name, table(rows))
 
-    def add(self, name: str, cql: str, **options: Any) -> Query:
+    def add(self, name: str, cql: str, **options: Any) -> EmbeddedQuery:
         self.before[name] = {stream: len(rows) for stream, rows in self.rows.items()}
         return self.session.query(name, cql, **options)
 
@@ -52,7 +52,7 @@ class Watched:
         """How many rows of a stream came before a push."""
         return next((n for s, n in self.pushes[push - 1 :] if s == stream), len(self.rows[stream]))
 
-    def check(self, query: Query) -> None:
+    def check(self, query: EmbeddedQuery) -> None:
         """A result equals, from its start on, the query alone over streams that begin with what it inherited."""
         started = query.history[0].record
         start = started["at"]

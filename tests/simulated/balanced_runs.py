@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 import midstream as ms
-from midstream.algebra.physical import Source, walk_physical
+from midstream.algebra.physical import SourceNode, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
-from midstream.cluster.simulated import Disk, Link, Simulation
+from midstream.cluster.simulated import Disk, SimulatedLink, Simulation
 from midstream.job.task.ingest import source_elements
 from midstream.job.task.results import result_table
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, routing_keys
@@ -44,7 +44,7 @@ class Balanced:
     shapes: Sequence[str | None]
     groups: int = 6
     seed: int = 0
-    link: Link = field(default_factory=lambda: Link(latency=1))
+    link: SimulatedLink = field(default_factory=lambda: SimulatedLink(latency=1))
     splits: int = 2
     step: int = 4
     by_intervals: bool = True
@@ -62,11 +62,11 @@ class Balanced:
         self.checks = 0
         self._add_machines()
 
-    def _sources(self) -> dict[str, Source]:
-        found: dict[str, Source] = {}
+    def _sources(self) -> dict[str, SourceNode]:
+        found: dict[str, SourceNode] = {}
         for plan in [*self.plans, *self.later]:
             for node in walk_physical(plan.physical):
-                if isinstance(node, Source):
+                if isinstance(node, SourceNode):
                     alias = node.stream.alias
                     found[alias] = widened(found[alias], node) if alias in found else node
         return found

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.simulated.balanced_runs import MANAGER, SINK, Balanced
 from tests.simulated.test_balancing_protocols import JOIN, KINDS, streams
 
-from midstream.cluster.simulated import Step
+from midstream.cluster.simulated import MachineStep
 from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
 
 Disks = dict[str, dict[str, Any]]
@@ -42,20 +42,20 @@ class Batches:
         programs = {name: machine.program_of(disks[name]) for name, machine in self.machines.items()}
         sent: list[tuple[str, str, Any]] = []
 
-        def end(name: str, step: Step) -> None:
+        def end(name: str, step: MachineStep) -> None:
             disks[name].update(step.writes)
             sent.extend((name, to, message) for to, message, *_ in step.sends)
 
         for message in posted:
-            step = Step(MANAGER, float(self.number))
+            step = MachineStep(MANAGER, float(self.number))
             programs[MANAGER].receive(step, "driver", message)
             end(MANAGER, step)
         for sender, to, message in self.mail:
-            step = Step(to, float(self.number))
+            step = MachineStep(to, float(self.number))
             programs[to].receive(step, sender, message)
             end(to, step)
         for name in self.run.split_names:
-            step = Step(name, 1e9)
+            step = MachineStep(name, 1e9)
             programs[name].wake(step, "tick")
             end(name, step)
         return disks, sent

@@ -11,7 +11,7 @@ from tests.simulated.test_balancing_protocols import JOIN, KINDS, streams
 
 from midstream.algebra.expressions import Literal
 from midstream.algebra.time import BEGINNING
-from midstream.cluster.simulated import Link
+from midstream.cluster.simulated import SimulatedLink
 from midstream.lab.papers.partitioned_load_balancing import old_track, processing, rows, splitting, tracks
 from midstream.lab.papers.partitioned_load_balancing.protocols import messages, processor, split
 from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
@@ -19,18 +19,22 @@ from midstream.migration import marks
 
 SHAPES = ["((A B) C)", "(A (B C))"]
 SLOW_ORDERS, SLOW_ROWS = (MANAGER, "s1"), ("s1", "p0")
-UNRELIABLE = Link(latency=1, duplication=0.5, jitter=9, reordering=0.5)
+UNRELIABLE = SimulatedLink(latency=1, duplication=0.5, jitter=9, reordering=0.5)
 
 
 def exact(
-    protocol: str, query: str = JOIN, link: Link | None = None, slow: tuple[str, str] | None = None, seeds: int = 2
+    protocol: str,
+    query: str = JOIN,
+    link: SimulatedLink | None = None,
+    slow: tuple[str, str] | None = None,
+    seeds: int = 2,
 ) -> bool:
     """Whether a few runs with moves are all right; one link may be slow."""
     shapes = SHAPES if query == JOIN else [None, None]
     for seed in range(seeds):
-        run = Balanced(query, streams(seed), shapes, seed=seed, link=link or Link(latency=1), step=2)
+        run = Balanced(query, streams(seed), shapes, seed=seed, link=link or SimulatedLink(latency=1), step=2)
         if slow is not None:
-            run.simulation.connect(*slow, Link(latency=25))
+            run.simulation.connect(*slow, SimulatedLink(latency=25))
         for at in (20, 45):
             run.move(at, MoveRequest(protocol, "p0", "p1", groups=(0, 2, 4)))
             run.move(at + 20, MoveRequest(protocol, "p1", "p0", groups=(0, 2, 4)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.profiles import always
 from tests.simulated.balanced_runs import MANAGER, SINK, Balanced
 
-from midstream.cluster.simulated import Link
+from midstream.cluster.simulated import SimulatedLink
 from midstream.lab.papers.partitioned_load_balancing.legality import legal_protocols
 from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
 
@@ -93,7 +93,7 @@ def test_every_legal_protocol_is_exact_for_every_kind_of_operator(kind):
 
 
 LINKS = st.builds(
-    Link,
+    SimulatedLink,
     latency=st.sampled_from([0.0, 1.0, 7.0]),
     jitter=st.sampled_from([0.0, 3.0, 30.0]),
     loss=st.sampled_from([0.0, 0.1, 0.3]),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.cluster.simulated import Link, Simulation, Step
+from midstream.cluster.simulated import MachineStep, SimulatedLink, Simulation
 from midstream.errors import InternalError
 
 
@@ -20,10 +20,10 @@ class Recorder:
     disk: dict[str, Any]
     log: list[tuple[float, str, Any]] = field(default_factory=list)
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         self.log.append((step.now, "start", self.disk.get("count", 0)))
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         self.log.append((step.now, sender, message))
         match message:
             case ("work", units):
@@ -41,11 +41,11 @@ class Recorder:
             case ("hold", memory):
                 step.hold(memory)
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         self.log.append((step.now, "timer", timer))
 
 
-def two_machines(seed: int = 0, link: Link | None = None, **features: float) -> Simulation:
+def two_machines(seed: int = 0, link: SimulatedLink | None = None, **features: float) -> Simulation:
     simulation = Simulation(seed, link)
     for name in "ab":
         simulation.add(name, Recorder, **features)
@@ -63,7 +63,7 @@ def heard(simulation: Simulation, name: str) -> list[Any]:
 
 
 def test_a_message_arrives_after_its_size_over_the_bandwidth_and_the_latency():
-    simulation = two_machines(link=Link(latency=3, bandwidth=10))
+    simulation = two_machines(link=SimulatedLink(latency=3, bandwidth=10))
     simulation.post("a", ("send", "b", "first", 50), at=1)
     simulation.post("a", ("send", "b", "second", 20), at=1)
     assert simulation.run()
@@ -128,7 +128,7 @@ def test_a_machine_that_holds_more_than_its_memory_crashes():
 
 @given(st.integers(0, 10_000), st.floats(0, 50), st.floats(0, 20))
 def test_links_keep_order_unless_they_reorder(seed, latency, jitter):
-    simulation = two_machines(seed, Link(latency=latency, jitter=jitter, loss=0.2, duplication=0.2))
+    simulation = two_machines(seed, SimulatedLink(latency=latency, jitter=jitter, loss=0.2, duplication=0.2))
     simulation.post("a", ("burst", "b", 30))
     simulation.run()
     found = heard(simulation, "b")
@@ -138,7 +138,7 @@ def test_links_keep_order_unless_they_reorder(seed, latency, jitter):
 
 
 def test_links_lose_double_and_reorder_by_their_chances():
-    simulation = two_machines(3, Link(jitter=10, loss=0.1, duplication=0.3, reordering=1.0))
+    simulation = two_machines(3, SimulatedLink(jitter=10, loss=0.1, duplication=0.3, reordering=1.0))
     simulation.post("a", ("burst", "b", 2000))
     simulation.run()
     found, wire = heard(simulation, "b"), simulation.wire("a", "b")
@@ -150,7 +150,7 @@ def test_links_lose_double_and_reorder_by_their_chances():
 @given(st.integers(0, 10_000))
 def test_a_run_is_a_function_of_its_seed_however_it_is_cut(seed):
     def run(cuts: list[float]) -> list[tuple[float, str, Any]]:
-        simulation = two_machines(seed, Link(latency=1, jitter=9, loss=0.1, duplication=0.1, reordering=0.5))
+        simulation = two_machines(seed, SimulatedLink(latency=1, jitter=9, loss=0.1, duplication=0.1, reordering=0.5))
         for i in range(20):
             simulation.post("a", ("send", "b", i, 0), at=i / 2)
         for cut in cuts:
@@ -164,10 +164,10 @@ def test_a_run_is_a_function_of_its_seed_however_it_is_cut(seed):
 
 def test_a_link_can_be_cut_and_mended_and_others_draw_as_before():
     def run(cut: bool) -> list[Any]:
-        simulation = two_machines(1, Link(loss=0.3))
+        simulation = two_machines(1, SimulatedLink(loss=0.3))
         simulation.add("c", Recorder)
         if cut:
-            simulation.connect("a", "c", Link(loss=1.0))
+            simulation.connect("a", "c", SimulatedLink(loss=1.0))
         simulation.post("a", ("burst", "c", 5))
         simulation.post("a", ("burst", "b", 50))
         simulation.run()
@@ -180,7 +180,7 @@ def test_a_link_can_be_cut_and_mended_and_others_draw_as_before():
 def test_what_cannot_be_is_refused():
     for impossible in ({"latency": -1.0}, {"loss": 1.5}, {"bandwidth": 0.0}):
         with pytest.raises(InternalError):
-            Link(**impossible)
+            SimulatedLink(**impossible)
     with pytest.raises(InternalError):
         two_machines(speed=0.0)
     simulation = two_machines()

@@ -11,7 +11,7 @@ from tests.distribution.routed.joins import Joined, draw_join, draw_plan
 
 import midstream as ms
 from midstream.algebra.placements import Placement
-from midstream.cluster.simulated.links import Link
+from midstream.cluster.simulated.links import SimulatedLink
 from midstream.lab.papers.node_operator_sets.calls import Directed, LineMeasured, Measured
 from midstream.lab.papers.node_operator_sets.cost import Costs
 from midstream.lab.papers.node_operator_sets.distributed import plan_of
@@ -24,7 +24,7 @@ from midstream.optimizer.routed.plan import JoinPlan
 from midstream.optimizer.sites.links import Link as Line
 
 INTERVAL = 20.0
-FAULTY = Link(latency=2, jitter=5, loss=0.1, duplication=0.1, reordering=0.2)
+FAULTY = SimulatedLink(latency=2, jitter=5, loss=0.1, duplication=0.1, reordering=0.2)
 
 
 def draw_batches(random: Random, joined: Joined, count: int):
@@ -40,7 +40,7 @@ def draw_batches(random: Random, joined: Joined, count: int):
     return batches
 
 
-def make_run(random: Random, joined: Joined, mode: str, link: Link, seed: int) -> RoutedRun:
+def make_run(random: Random, joined: Joined, mode: str, link: SimulatedLink, seed: int) -> RoutedRun:
     query = joined.query
     statistics = {s: StreamStatistics(random.choice([1, 5, 20]), 5, 50, 0.3) for s in query.streams}
     costs = Costs(1e-3, 1e-3, node_per_stream(query.streams, Line(1, 1e4)))
@@ -55,7 +55,9 @@ def crash_and_restart(run: RoutedRun, node: str, at: float, pause: float) -> Non
     run.simulation.at(at + pause, lambda: run.simulation.restart(node))
 
 
-def check(seed: int, count: int, rows: int, mode: str, link: Link, crashes: int = 0, changes: int = 2) -> RoutedRun:
+def check(
+    seed: int, count: int, rows: int, mode: str, link: SimulatedLink, crashes: int = 0, changes: int = 2
+) -> RoutedRun:
     random = Random(seed)
     # Where plans change, windows are wide and changes early: later batches must meet rows that were copied.
     joined = draw_join(random, count, rows, window=rows if changes else 6)
@@ -111,18 +113,18 @@ def check_in_one_plan(run: RoutedRun) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_joins_of_few_streams_agree_with_the_oracle(seed):
-    check(seed, 3 + seed % 2, 12, "centralized", Link(latency=2), changes=0)
+    check(seed, 3 + seed % 2, 12, "centralized", SimulatedLink(latency=2), changes=0)
 
 
 @pytest.mark.parametrize(("seed", "count"), [(1, 5), (2, 6), (3, 7), (4, 8)])
 def test_joins_of_many_streams_agree_with_the_oracle(seed, count):
-    check(seed, count, 5, "centralized", Link(latency=2, jitter=9), changes=0)
+    check(seed, count, 5, "centralized", SimulatedLink(latency=2, jitter=9), changes=0)
 
 
 @pytest.mark.parametrize("mode", ["centralized", "distributed"])
 @pytest.mark.parametrize("seed", range(10, 13))
 def test_plans_change_under_way(seed, mode):
-    check_in_one_plan(check(seed, 3 + seed % 3, 10, mode, Link(latency=2, jitter=3)))
+    check_in_one_plan(check(seed, 3 + seed % 3, 10, mode, SimulatedLink(latency=2, jitter=3)))
 
 
 @pytest.mark.parametrize("mode", ["centralized", "distributed"])
@@ -133,11 +135,13 @@ def test_lost_messages_crashes_and_concurrent_changes_do_no_harm(seed, mode):
 
 def test_migrations_copy_windows():
     """The other tests would prove little if no migration moved rows."""
-    run = check(11, 4, 10, "centralized", Link(latency=2))
+    run = check(11, 4, 10, "centralized", SimulatedLink(latency=2))
     assert run.meter.rows["Copy"] > 0 and max(m.track.epoch for m in run.members().values()) > 0
 
 
-def run_with_a_worse_line(seed: int, link: Link, mode: str = "centralized") -> tuple[RoutedRun, JoinPlan, JoinPlan]:
+def run_with_a_worse_line(
+    seed: int, link: SimulatedLink, mode: str = "centralized"
+) -> tuple[RoutedRun, JoinPlan, JoinPlan]:
     """A run in which one line becomes far slower: with the plan before, and the one that is greedy afterwards."""
     random = Random(seed)
     joined = draw_join(random, 3 + seed % 3, 10, window=10)
@@ -165,7 +169,7 @@ def run_with_a_worse_line(seed: int, link: Link, mode: str = "centralized") -> t
     return run, before, after
 
 
-@pytest.mark.parametrize("link", [Link(latency=2, jitter=3), FAULTY], ids=["jitter", "faulty"])
+@pytest.mark.parametrize("link", [SimulatedLink(latency=2, jitter=3), FAULTY], ids=["jitter", "faulty"])
 @pytest.mark.parametrize("seed", range(30, 33))
 def test_a_line_that_gets_worse_moves_the_placement(seed, link):
     run, before, after = run_with_a_worse_line(seed, link)
@@ -177,7 +181,7 @@ def test_a_line_that_gets_worse_moves_the_placement(seed, link):
     assert "bytes from" in decision and "take 40 s, 10 bytes/s, not 1 s" in decision
 
 
-@pytest.mark.parametrize("link", [Link(latency=2, jitter=3), FAULTY], ids=["jitter", "faulty"])
+@pytest.mark.parametrize("link", [SimulatedLink(latency=2, jitter=3), FAULTY], ids=["jitter", "faulty"])
 @pytest.mark.parametrize("seed", range(30, 33))
 def test_a_line_that_gets_worse_moves_the_placement_by_repairs_too(seed, link):
     """The nodes find by messages the plan that the leader would have made."""

@@ -12,12 +12,12 @@ from tests.local.test_links import CHAIN, SCHEMA, SITES, rows
 import midstream as ms
 from midstream.checkpoint.process import running_as
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.cluster.simulated import Link, Simulation
+from midstream.cluster.simulated import SimulatedLink, Simulation
 from midstream.cluster.simulated.cluster import SimulatedBackend
 from midstream.cluster.simulated.processes import Host, SimulatedProcess
 from midstream.cluster.simulated.tasks import Worker
 
-FAST, SLOW = Link(latency=0.002), Link(latency=4.0)
+FAST, SLOW = SimulatedLink(latency=0.002), SimulatedLink(latency=4.0)
 
 
 def machines(simulation: Simulation) -> list[str]:

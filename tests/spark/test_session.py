@@ -69,12 +69,12 @@ def test_late_and_unusable_rows_are_counted_and_kept(spark, tmp_path, feeds):
 
 
 def test_a_sink_gets_each_result_once_in_order_of_its_start(spark, tmp_path, feeds):
-    from midstream.cluster.sinks import Memory
+    from midstream.cluster.sinks import MemorySink
 
     for i in range(3):
         feeds["A"].rows((1, i, 10 * i), (1, 10 + i, 10 * i + 5))
         feeds["B"].rows((1, 100 + i, 10 * i + 2))
-    memory = Memory()
+    memory = MemorySink()
     with session_on(spark, tmp_path, feeds) as session:
         session.sink("q", memory)
         session.process_available()

@@ -22,7 +22,7 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark import pace
 from midstream.cluster.spark.backend import SparkBackend
 from midstream.cluster.spark.environment import is_one_process
-from midstream.cluster.spark.pace import Pace
+from midstream.cluster.spark.pace import SparkPace
 from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, USUAL_ON_ONE_MACHINE, SmallBatches, most_bytes
 from midstream.errors import JobError
 from midstream.job.batch import RunOptions
@@ -163,7 +163,7 @@ def test_a_batch_that_took_long_has_executors_run_the_next_ones_until_they_are_c
 
 
 def test_the_faster_place_gets_the_next_batches_and_more_of_them_each_time():
-    known = Pace()
+    known = SparkPace()
     known.driver_took(0.9, 10)
     assert known.is_drivers_turn()
     for stands in (20, 40, 80):

@@ -96,7 +96,7 @@ class Candidate(Generic[Change]):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DecisionOutcome:
     """What is measured of a change, what was expected, and what would be otherwise, as parts of a `whole`; or sums."""
 
     measured: float
@@ -104,8 +104,8 @@ class Outcome:
     otherwise: float = 0.0
     whole: float = 0.0
 
-    def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(
+    def __add__(self, other: DecisionOutcome) -> DecisionOutcome:
+        return DecisionOutcome(
             self.measured + other.measured,
             self.expected + other.expected,
             self.otherwise + other.otherwise,
@@ -124,7 +124,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class DecisionWatch:
     """A change that was made: what was measured before, was expected, and came of it in all since it has settled."""
 
     settled: float
@@ -133,7 +133,7 @@ class Watch:
     expected: float = 0.0
     undo: str = ""
     """What it goes back to; empty if it cannot."""
-    came: Mapping[str, Outcome] = field(default_factory=dict)
+    came: Mapping[str, DecisionOutcome] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DeciderMemory:
     """What is remembered between two looks about changes of one kind, by the names of candidates.
 
     `mistrust` is how many times the forecast a change has come out lately, `resting` until when something stays, and
@@ -154,7 +154,7 @@ class Memory:
 
     standing: Mapping[str, Standing] = field(default_factory=dict)
     resting: Mapping[str, float] = field(default_factory=dict)
-    watches: Mapping[str, Watch] = field(default_factory=dict)
+    watches: Mapping[str, DecisionWatch] = field(default_factory=dict)
     mistrust: Mapping[str, float] = field(default_factory=dict)
     made: tuple[float, ...] = ()
 
@@ -162,7 +162,7 @@ class Memory:
         """By how much surer of a change one has to be because forecasts were wrong."""
         return min(SUREST, self.mistrust.get(name, 1.0))
 
-    def forgotten(self) -> Memory:
+    def forgotten(self) -> DeciderMemory:
         """Without the evidence for changes: it has to be gathered again."""
         return replace(self, standing={})
 
@@ -177,29 +177,29 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict(Generic[Change]):
+class DecisionVerdict(Generic[Change]):
     """What is decided, and why; `back`: the change of a `name` is undone, because of what its `watch` found `wrong`."""
 
     action: str
     reason: str
     candidate: Candidate[Change] | None = None
     name: str = ""
-    watch: Watch | None = None
+    watch: DecisionWatch | None = None
     wrong: str = ""
 
 
-Outcomes = Callable[[str, Watch], Mapping[str, Outcome]]
+Outcomes = Callable[[str, DecisionWatch], Mapping[str, DecisionOutcome]]
 """What came of a change since the last look, by what was measured."""
 
 
 def decide(
-    memory: Memory,
+    memory: DeciderMemory,
     now: Now,
     candidates: Sequence[Candidate[Change]],
     caution: Caution,
     outcomes: Outcomes = lambda name, watch: {},
     nothing: str = "",
-) -> tuple[Memory, Verdict[Change]]:
+) -> tuple[DeciderMemory, DecisionVerdict[Change]]:
     """Decides after a look; `nothing` is the reason to stay if there are no candidates."""
     memory, undone = _reviewed(memory, now, caution, outcomes)
     if undone is not None:
@@ -210,13 +210,15 @@ def decide(
     reasons = [_against(memory, now, candidate, caution) for candidate in ordered]
     for candidate, why in zip(ordered, reasons, strict=True):
         if not why:
-            return memory, Verdict(candidate.action, f"{candidate.fact} {candidate.done}".strip(), candidate)
+            return memory, DecisionVerdict(candidate.action, f"{candidate.fact} {candidate.done}".strip(), candidate)
     if not ordered:
-        return memory, Verdict("stay", nothing)
-    return memory, Verdict("stay", f"{ordered[0].fact} {reasons[0]} Staying.".strip(), ordered[0])
+        return memory, DecisionVerdict("stay", nothing)
+    return memory, DecisionVerdict("stay", f"{ordered[0].fact} {reasons[0]} Staying.".strip(), ordered[0])
 
 
-def _reviewed(memory: Memory, now: Now, caution: Caution, outcomes: Outcomes) -> tuple[Memory, Verdict[Any] | None]:
+def _reviewed(
+    memory: DeciderMemory, now: Now, caution: Caution, outcomes: Outcomes
+) -> tuple[DeciderMemory, DecisionVerdict[Any] | None]:
     """Adds to what came of changes; a verdict if one of them is undone."""
     resting = {name: until for name, until in memory.resting.items() if until > now.moment}
     memory = replace(memory, resting=resting, made=tuple(t for t in memory.made if now.clock - t <= HOUR))
@@ -236,11 +238,11 @@ def _reviewed(memory: Memory, now: Now, caution: Caution, outcomes: Outcomes) ->
         if wrong and watch.undo:
             rests = {**memory.resting, name: now.moment + LONG * caution.rest}
             watch = replace(watch, came=came)
-            return replace(memory, resting=rests), Verdict("back", "", None, name, watch, next(iter(wrong)))
+            return replace(memory, resting=rests), DecisionVerdict("back", "", None, name, watch, next(iter(wrong)))
     return memory, None
 
 
-def _gathered(memory: Memory, now: Now, candidates: Iterable[Candidate[Change]]) -> Memory:
+def _gathered(memory: DeciderMemory, now: Now, candidates: Iterable[Candidate[Change]]) -> DeciderMemory:
     """Adds the gains of candidates up; those without any are forgotten."""
     found = {}
     for candidate in candidates:
@@ -252,7 +254,7 @@ def _gathered(memory: Memory, now: Now, candidates: Iterable[Candidate[Change]])
     return replace(memory, standing=dict(strongest))
 
 
-def _against(memory: Memory, now: Now, candidate: Candidate[Change], caution: Caution) -> str:
+def _against(memory: DeciderMemory, now: Now, candidate: Candidate[Change], caution: Caution) -> str:
     """What speaks against a change now; empty if nothing does."""
     standing, sure = memory.standing.get(candidate.name, Standing()), memory.sure(candidate.name)
     worth, unit, margin = candidate.worth, candidate.worth.unit, sure * caution.margin
@@ -276,13 +278,13 @@ def _against(memory: Memory, now: Now, candidate: Candidate[Change], caution: Ca
     return ""
 
 
-def made(memory: Memory, now: Now, caution: Caution, candidate: Candidate[Change]) -> Memory:
+def made(memory: DeciderMemory, now: Now, caution: Caution, candidate: Candidate[Change]) -> DeciderMemory:
     """What is remembered once a candidate's change is made: evidence for others is gathered anew."""
     settled = now.moment + caution.settled
     watches = {name: watch for name, watch in memory.watches.items() if name not in candidate.rests}
     if candidate.expected is not None or candidate.undo:
         until, expected = settled + caution.watched, candidate.expected or 0.0
-        watches[candidate.name] = Watch(settled, until, candidate.before, expected, candidate.undo)
+        watches[candidate.name] = DecisionWatch(settled, until, candidate.before, expected, candidate.undo)
     return replace(
         memory,
         standing={},

@@ -69,7 +69,7 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing:
+class HotDealing:
     """The slots of groups, the groups' shares of the work, and how full the fullest slot is beside the mean."""
 
     routing: Sequence[int]
@@ -99,7 +99,7 @@ Refusal = Callable[[HotGroup, str], str]
 
 
 def hot_groups(
-    groups: Mapping[int, HotGroup], dealing: Dealing, policy: HotPolicy, refused: Refusal
+    groups: Mapping[int, HotGroup], dealing: HotDealing, policy: HotPolicy, refused: Refusal
 ) -> list[Candidate[Sharing]]:
     """The groups that could be spread or brought home; those that are spread are named by their places."""
     found = []
@@ -121,7 +121,7 @@ def _home(place: int, hot: HotGroup, gain: float, done: str, against: str) -> Ca
     )
 
 
-def _spread(place: int, hot: HotGroup, dealing: Dealing, policy: HotPolicy, refused: Refusal) -> Candidate[Sharing]:
+def _spread(place: int, hot: HotGroup, dealing: HotDealing, policy: HotPolicy, refused: Refusal) -> Candidate[Sharing]:
     """A group that is hotter than a slot is spread by the first of its streams with which that can be, and pays."""
     share, alone, reasons = hot.share * dealing.slots, dealing.fullest_alone, []
     ways = min(dealing.slots, max(2, math.ceil(share / policy.part)))

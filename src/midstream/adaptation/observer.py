@@ -30,7 +30,7 @@ from midstream.operators.elements import Elements, Ticks
 
 
 @dataclass(slots=True)
-class Source:
+class ObservedSource:
     """What is known about one source."""
 
     rate: Smoothed
@@ -51,7 +51,7 @@ _KEPT: dict[str, Any] = {
     "jumped": bool,
     "pace": SamplingPace,
     "batch_ticks": Smoothed,
-    "sources": dict[str, Source],
+    "sources": dict[str, ObservedSource],
     "keys": dict[str, KeyCounts],
     "heavy": list[HeavyValues],
 }
@@ -81,7 +81,7 @@ class Observer:
         self.jumped = False
         self._unseen: list[tuple[str, Elements]] = []
         windows = {s.alias: _window(query, s) for s in streams_of(query)}
-        self.sources = {alias: Source(Smoothed(0.85), span) for alias, span in windows.items()}
+        self.sources = {alias: ObservedSource(Smoothed(0.85), span) for alias, span in windows.items()}
         texts = [text for found in self.wanted.keys.values() for text in found]
         self.heavy = [HeavyValues() for _ in self._classes]
         total = self.pace.attention.most_sampled
@@ -202,7 +202,7 @@ class Observer:
         windows = [source.window for source in self.sources.values() if source.window is not None]
         return int(4 * max(windows, default=0) / max(1.0, self.batch_ticks.value))
 
-    def _fade(self, source: Source) -> float:
+    def _fade(self, source: ObservedSource) -> float:
         """Keys are remembered for about half a window, at least for four samples and at most for twenty."""
         span = self.batch_ticks.value
         if source.window is None or span <= 0:
@@ -233,7 +233,7 @@ class Observer:
             self.latest or 0,
         )
 
-    def _stream(self, source: Source) -> StreamStatistics:
+    def _stream(self, source: ObservedSource) -> StreamStatistics:
         rate = source.rate.estimate
         population = float(source.rows) if source.window is None else rate.value * source.window
         return StreamStatistics(rate, source.rate.noise, population, source.width, float(source.rows))

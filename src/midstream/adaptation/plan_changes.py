@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 from midstream.adaptation.decider import (
     Candidate,
     Caution,
-    Memory,
+    DeciderMemory,
+    DecisionOutcome,
+    DecisionVerdict,
+    DecisionWatch,
     Now,
-    Outcome,
     Standing,
-    Verdict,
-    Watch,
     Worth,
     decide,
     made,
@@ -114,7 +114,7 @@ class PlanMemory:
     reasons until it has led to something.
     """
 
-    changes: Memory = field(default_factory=Memory)
+    changes: DeciderMemory = field(default_factory=DeciderMemory)
     regimes: Regimes = field(default_factory=Regimes)
     weighed: Any = None
     news: str = ""
@@ -168,7 +168,7 @@ class PlanLook:
         worth = Worth(price, saving, last, amount)
         return Candidate(target.text, "migrate", target, gain, fact, done, against, worth)
 
-    def came(self, before: Plan, measured_work: float | None, passed: int) -> dict[str, Outcome]:
+    def came(self, before: Plan, measured_work: float | None, passed: int) -> dict[str, DecisionOutcome]:
         """What came of the migration from another plan: the work, and the seconds on links, in `passed` ticks."""
         now, old = self.estimator.cost(self.plan.logical), self.estimator.cost(before.logical)
         if measured_work is None or now.work <= 0:
@@ -178,7 +178,7 @@ class PlanLook:
             "work": (measured_work, now.work, old.work, now.work),
             "links": (self.statistics.linked or 0.0, now.linked, old.linked, whole),
         }
-        return {what: Outcome(*(figure * passed for figure in figures)) for what, figures in each.items()}
+        return {what: DecisionOutcome(*(figure * passed for figure in figures)) for what, figures in each.items()}
 
 
 _WRONG = {
@@ -262,7 +262,7 @@ class PlanDecider:
         weighing = changed or self.following
         best, candidates = self._weighed(look) if weighing else (plan, [])
 
-        def came(name: str, watch: Watch) -> Mapping[str, Outcome]:
+        def came(name: str, watch: DecisionWatch) -> Mapping[str, DecisionOutcome]:
             return look.came(self.plan_of(watch.undo), measured_work, passed)
 
         now = Now(statistics.moment, passed, clock)
@@ -290,7 +290,7 @@ class PlanDecider:
             news = f"{told[:1].upper()}{told[1:]}. "
         self.memory = replace(self.memory, weighed=links_to_json(links), news=news)
 
-    def _decided(self, look: PlanLook, best: Plan, verdict: Verdict[Plan]) -> Decision:
+    def _decided(self, look: PlanLook, best: Plan, verdict: DecisionVerdict[Plan]) -> Decision:
         """The verdict as a decision; if nothing is as good as the running plan, that it stays for this reason."""
         plan, moment, cost, news = look.plan, look.statistics.moment, look.cost(look.plan), self.memory.news
         found = verdict.candidate
@@ -307,7 +307,7 @@ class PlanDecider:
             moment, action, plan, found.change, cost, look.cost(found.change), found.worth.price, gained, reason
         )
 
-    def _back(self, look: PlanLook, verdict: Verdict[Plan]) -> Decision:
+    def _back(self, look: PlanLook, verdict: DecisionVerdict[Plan]) -> Decision:
         """The decision to go back to the plan of before."""
         assert verdict.watch is not None
         plan, before, came = look.plan, self.plan_of(verdict.watch.undo), verdict.watch.came[verdict.wrong]

@@ -129,7 +129,7 @@ class Sampler:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SampledRows:
     """The rows to look at, in order of their priorities."""
 
     places: npt.NDArray[np.intp]
@@ -137,7 +137,7 @@ class Choice:
     complete_to: int
 
 
-def choose(ticks: Ticks, salt: int, most: int = LOOK_AT) -> Choice:
+def choose(ticks: Ticks, salt: int, most: int = LOOK_AT) -> SampledRows:
     """The rows of smallest priority among rows in order of time; with another salt it is others."""
     starts = np.flatnonzero(np.concatenate(([True], ticks[1:] != ticks[:-1])))
     mixed = ticks.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -152,10 +152,10 @@ def choose(ticks: Ticks, salt: int, most: int = LOOK_AT) -> Choice:
     mixed ^= mixed >> np.uint64(29)
     if len(ticks) <= most:
         order = np.argsort(mixed, kind="stable")
-        return Choice(order, mixed[order], EVERYTHING)
+        return SampledRows(order, mixed[order], EVERYTHING)
     some = np.argpartition(mixed, most)[:most]
     order = some[np.argsort(mixed[some], kind="stable")]
-    return Choice(order, mixed[order], int(mixed[order[-1]]))
+    return SampledRows(order, mixed[order], int(mixed[order[-1]]))
 
 
 def put_together(samples: Sequence[Sample], most: int = LOOK_AT) -> Sample:

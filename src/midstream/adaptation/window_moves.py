@@ -7,7 +7,7 @@ What lies in every slot already is wherever it is wanted.
 from __future__ import annotations
 
 from midstream.algebra.placements import Placement
-from midstream.algebra.plan import Join, MultiJoin, Relation, RoutedJoin, aliases, walk_plan
+from midstream.algebra.plan import Join, MultiJoin, Relation, RoutedJoins, aliases, walk_plan
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.sites.homes import site_of
 from midstream.optimizer.sites.topology import INTERVAL, Travelling
@@ -33,7 +33,7 @@ def window_places(plan: Relation) -> dict[frozenset[str], Places]:
 
 
 def _places(node: Join | MultiJoin, number: int, child: Relation) -> list[str | None]:
-    if not isinstance(node, RoutedJoin):
+    if not isinstance(node, RoutedJoins):
         return [None]
     used = {
         placement

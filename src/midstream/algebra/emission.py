@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from midstream.algebra.plan import Relation, Window, is_monotone, walk_plan
 from midstream.algebra.time import LONGEST
-from midstream.algebra.windows import Hop, Range, Session
+from midstream.algebra.windows import Hop, Range, SessionGap
 from midstream.errors import QueryError
 
 PIECES_PER_WINDOW = 8
@@ -42,7 +42,7 @@ def _grid(plan: Relation, emit_every: int | None) -> Hop:
     if hops:
         return min(hops, key=lambda h: h.longest_slide)
     sizes = [w.size for w in windows if isinstance(w, Range) and w.size > 0]
-    sizes += [w.gap for w in windows if isinstance(w, Session)]
+    sizes += [w.gap for w in windows if isinstance(w, SessionGap)]
     if sizes:
         every = max(1, min(sizes) // PIECES_PER_WINDOW)
     else:

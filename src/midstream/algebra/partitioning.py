@@ -18,7 +18,7 @@ Keys = frozenset[Key]
 
 def partition_of(node: p.PhysicalNode) -> Partition | None:
     """By what a node's rows are dealt to slots; None if nothing says so, or no column is left that does."""
-    if isinstance(node, p.Source):
+    if isinstance(node, p.SourceNode):
         return node.partition
     below = [partition_of(child) for child in node.inputs]
     known = [partition for partition in below if partition is not None]

@@ -85,7 +85,7 @@ class Rows(WindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class Session(WindowSpec):
+class SessionGap(WindowSpec):
     """Tuples that follow one another by no more than `gap`, among those with equal `partition_by` columns.
 
     All of a session's tuples are valid for one tick, `gap` after the last of them: then it is known to have ended.

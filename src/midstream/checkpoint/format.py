@@ -281,7 +281,7 @@ class Writer:
         return {"states": [[state, list(key)] for state, key in self._states], "files": list(self._files)}
 
 
-class Reader:
+class EntryReader:
     """Turns columns of numbers back into entries."""
 
     def __init__(self, texts: dict[str, Any]) -> None:

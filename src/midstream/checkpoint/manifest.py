@@ -14,7 +14,7 @@ from typing import Any
 from midstream.checkpoint.file_entries import ListFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.format import (
-    Reader,
+    EntryReader,
     Ready,
     Writer,
     damaged,
@@ -174,7 +174,7 @@ def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> dict[
 
 
 def _manifest(parsed: dict[str, Any]) -> Manifest:
-    reader = Reader(parsed)
+    reader = EntryReader(parsed)
     return Manifest(
         **{name: parsed[name] for name in _PLAIN},
         **{name: read(kind, parsed[name]) for name, kind in _RECORDS.items()},

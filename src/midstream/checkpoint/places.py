@@ -58,13 +58,13 @@ class Place:
 
 
 @dataclass(slots=True)
-class Places:
+class JobPlaces:
     """The places of a job."""
 
     known: list[Place] = field(default_factory=list)
 
     @staticmethod
-    def of(checkpoint: str) -> Places:
+    def of(checkpoint: str) -> JobPlaces:
         """The places of a job on a checkpoint that may not lie within another."""
         above = checkpoint_above(checkpoint)
         if above is not None:
@@ -72,7 +72,7 @@ class Places:
                 f"the checkpoint {checkpoint} lies within another, {above}",
                 hint="use a folder of its own for each checkpoint",
             )
-        places = Places([Place("checkpoint", checkpoint)])
+        places = JobPlaces([Place("checkpoint", checkpoint)])
         if local_path(checkpoint) is None:
             places.add(Place("cache", str(fetched.folder())))
         return places

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from midstream.checkpoint.stored import OperatorFigures, OperatorNode, PlanGraph
 from midstream.errors import MidstreamError
-from midstream.optimizer.routed.text import Ways
+from midstream.optimizer.routed.text import WaysText
 from midstream.optimizer.shapes import Orders, Tree, leaves_of, parse_shape
 
 
@@ -41,7 +41,7 @@ def schema_of_record(record: Mapping[str, Any]) -> pa.Schema:
 _KINDS = {
     tuple: ("HashJoin", "Join"),
     Orders: ("MultiwayJoin", "Multi-way join"),
-    Ways: ("RoutedJoin", "Routed join"),
+    WaysText: ("RoutedJoin", "Routed join"),
 }
 
 

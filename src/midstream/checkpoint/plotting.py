@@ -21,7 +21,7 @@ POINTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlottedMigration:
     """A migration as a figure shows it: from where to where on its axis, and its split time if that is known."""
 
     name: str
@@ -30,13 +30,13 @@ class Change:
     split: float | None = None
 
 
-def change_of_record(record: MigrationRecord | StoredMigration) -> Change:
+def change_of_record(record: MigrationRecord | StoredMigration) -> PlottedMigration:
     """A migration on the axis of application time."""
     figures = record if isinstance(record, MigrationRecord) else record.actual
     started = figures.started_at if figures is not None else None
     ended = figures.ended_at if figures is not None else None
     start = 0 if started is None else started
-    return Change(_name(record), start, start if ended is None else ended, record.split_time)
+    return PlottedMigration(_name(record), start, start if ended is None else ended, record.split_time)
 
 
 def plot_batches(name: str, metrics: pa.Table, history: Sequence[StoredMigration]) -> Any:
@@ -51,7 +51,7 @@ def plot_batches(name: str, metrics: pa.Table, history: Sequence[StoredMigration
     figure, axes = _pyplot().subplots(len(curves), 1, sharex=True, figsize=(8, 6), layout="constrained")
     last = batches[-1] if batches else 0
     changes = [
-        Change(_name(m), m.start_batch, last if m.end_batch is None else m.end_batch)
+        PlottedMigration(_name(m), m.start_batch, last if m.end_batch is None else m.end_batch)
         for m in history
         if m.strategy and m.start_batch is not None
     ]
@@ -65,7 +65,7 @@ def plot_batches(name: str, metrics: pa.Table, history: Sequence[StoredMigration
     return figure
 
 
-def plot_results(results: pa.Table, changes: Sequence[Change]) -> Any:
+def plot_results(results: pa.Table, changes: Sequence[PlottedMigration]) -> Any:
     """How many results are valid over time, or come at each, with migrations shaded and split times marked."""
     times, counts = valid_over_time(results)
     figure, axis = _pyplot().subplots(figsize=(8, 3.5), layout="constrained")
@@ -114,7 +114,7 @@ def _name(record: MigrationRecord | StoredMigration) -> str:
     return f"{record.strategy}: {record.old_plan} → {record.new_plan}"
 
 
-def _shade(axis: Any, changes: Sequence[Change]) -> None:
+def _shade(axis: Any, changes: Sequence[PlottedMigration]) -> None:
     for change in changes:
         end = change.end if change.end > change.start else change.start + 1
         axis.axvspan(change.start, end, color=SHADE, alpha=0.35, label=change.name)

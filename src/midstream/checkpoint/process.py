@@ -90,7 +90,7 @@ _STEADY: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOT
 """On Linux the monotonic clock stops while the machine sleeps, and this one does not."""
 
 
-class Repeated(Protocol):
+class RepeatedCall(Protocol):
     """Something that is done again and again until it is stopped."""
 
     def stop(self, patience: float | None = None) -> None:
@@ -167,7 +167,7 @@ class Process:
         threading.Thread(target=_into, args=(future, action), name=name, daemon=True).start()
         return future
 
-    def repeat(self, action: Callable[[], None], pause: float, name: str) -> Repeated:
+    def repeat(self, action: Callable[[], None], pause: float, name: str) -> RepeatedCall:
         """Does something again and again, each time after a pause in seconds."""
         return _Repeating(action, pause, name)
 

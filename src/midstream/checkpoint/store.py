@@ -28,7 +28,7 @@ one before it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedFiles:
     """What a manifest names: files, and among them the lists, which name more; and its epoch."""
 
     files: frozenset[str]
@@ -41,7 +41,7 @@ class CheckpointStore:
 
     def __init__(self, uri: str | Files) -> None:
         self.files = files_at(uri) if isinstance(uri, str) else uri
-        self._named: dict[int, Named] = {}
+        self._named: dict[int, NamedFiles] = {}
         self._removing: Future[None] | None = None
         """The removal of old manifests that was begun last."""
 
@@ -93,7 +93,7 @@ class CheckpointStore:
         self._named[batch_id] = _named(manifest)
         return manifest
 
-    def named(self, batch_id: int) -> Named:
+    def named(self, batch_id: int) -> NamedFiles:
         """What the manifest of a batch names; read once, because manifests never change."""
         if batch_id not in self._named:
             self.read(batch_id)
@@ -209,8 +209,10 @@ class CheckpointStore:
             self._named.pop(batch_id, None)
 
 
-def _named(manifest: Manifest) -> Named:
-    return Named(frozenset(manifest.files()), frozenset(listed.path for listed in manifest.lists()), manifest.epoch)
+def _named(manifest: Manifest) -> NamedFiles:
+    return NamedFiles(
+        frozenset(manifest.files()), frozenset(listed.path for listed in manifest.lists()), manifest.epoch
+    )
 
 
 def manifest_path(batch_id: int) -> str:

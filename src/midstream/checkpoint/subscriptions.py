@@ -41,7 +41,7 @@ class Subscription:
     sleep: Callable[[float], None] = time.sleep
 
     def __iter__(self) -> Iterator[pa.Table]:
-        reader = _Reader(self)
+        reader = _ResultReader(self)
         while not reader.over:
             released = reader.look()
             if released is not None:
@@ -55,7 +55,7 @@ class Subscription:
 
     async def releases(self) -> AsyncIterator[Released]:
         """Results with the instants up to which they are known; nobody else is kept waiting meanwhile."""
-        reader = _Reader(self)
+        reader = _ResultReader(self)
         while not reader.over:
             released = await asyncio.to_thread(reader.look)
             if released is not None:
@@ -64,7 +64,7 @@ class Subscription:
                 await asyncio.sleep(self.pause)
 
 
-class _Reader:
+class _ResultReader:
     """How far a subscriber is."""
 
     def __init__(self, subscription: Subscription) -> None:

@@ -17,7 +17,7 @@ from midstream.checkpoint.commands import Adapt, ReplaceQuery
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
-from midstream.checkpoint.places import Places
+from midstream.checkpoint.places import JobPlaces
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import Settings
 from midstream.checkpoint.retention import Retention
@@ -71,7 +71,7 @@ class CheckpointSession(Session):
         options.require_checkpoint()
         memory, store = Memory.of(options.memory_per_slot), CheckpointStore(str(checkpoint))
         self._backend = opened_backend(on or "spark", spark, store.files, options.small_batches)
-        self._options, self._places = options, Places.of(str(checkpoint))
+        self._options, self._places = options, JobPlaces.of(str(checkpoint))
         self.functions = functions_by_name(list(options.functions))
         self._listener: Listener | None = None
         commits = Commits(store, options.retained, options.metrics_retained, Retention.of(options.retention))

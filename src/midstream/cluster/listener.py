@@ -30,7 +30,7 @@ from midstream.checkpoint.commands import (
 )
 from midstream.checkpoint.control import Request
 from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.checkpoint.process import Repeated, this_process
+from midstream.checkpoint.process import RepeatedCall, this_process
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import status_record
 from midstream.cluster.query import Query
@@ -99,7 +99,7 @@ class Listener:
     def __init__(self, session: Commanded, pause: float = 0.5) -> None:
         self.session = session
         self.pause = pause
-        self.looking: Repeated | None = None
+        self.looking: RepeatedCall | None = None
 
     def go_on(self) -> None:
         """Carries out what was asked of an earlier process and came into no manifest."""

@@ -33,7 +33,7 @@ from midstream.optimizer.sites.links import links_to_json
 log = logging.getLogger(__name__)
 
 
-class Session(Protocol):
+class ResumedSession(Protocol):
     """What is asked of a session that takes up a checkpoint."""
 
     _job: Job
@@ -77,7 +77,7 @@ def starting(checkpoint: str) -> Iterator[None]:
         commits.stop()
 
 
-def take_up(session: Session) -> None:
+def take_up(session: ResumedSession) -> None:
     """Takes the lease, and with it the checkpoint as it is by now; gives sinks what they have not had of it."""
     job = session._job
     if job.commits.lease is None:
@@ -101,14 +101,14 @@ def take_up(session: Session) -> None:
         job.deliver(job.manifest)
 
 
-def leave_out(session: Session, name: str) -> None:
+def leave_out(session: ResumedSession, name: str) -> None:
     """Leaves a query of the checkpoint that is not declared out of the next manifest."""
     job = session._job
     assert job.manifest is not None
     job.apply(QueryLeftOut(without_query(job.manifest, name)))
 
 
-def _read_again(session: Session) -> None:
+def _read_again(session: ResumedSession) -> None:
     """Reads the checkpoint again if somebody else went on with it since, and plans the queries again."""
     job = session._job
     newest = max(job.store.batch_ids(), default=-1)
@@ -128,7 +128,7 @@ def _read_again(session: Session) -> None:
             session._add(declared)
 
 
-def _go_on_undeclared(session: Session) -> None:
+def _go_on_undeclared(session: ResumedSession) -> None:
     """Goes on with the queries that the checkpoint runs and nobody has declared."""
     known = session._job.queries.keys() | session._left_out
     for name, entry in undeclared(session._job.manifest, known).items():
@@ -142,7 +142,7 @@ def _go_on_undeclared(session: Session) -> None:
         log.warning("query %s is no longer declared: it keeps running as in the checkpoint until it is dropped", name)
 
 
-def _arrange(session: Session) -> None:
+def _arrange(session: ResumedSession) -> None:
     """Settles how rows arrive from now on."""
     job, declarations = session._job, session._run.declarations
     job.streams = dict(enumerate(declarations))

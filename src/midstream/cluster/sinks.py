@@ -17,7 +17,7 @@ from midstream.connectors.registry import SINKS
 from midstream.connectors.sink import Delivery, arrow
 from midstream.terminal import visible_lines
 
-__all__ = ["Delivery", "Folder", "Memory", "Results", "Sink", "connect", "console", "digest_of", "folder"]
+__all__ = ["Delivery", "Folder", "MemorySink", "Results", "Sink", "connect", "console", "digest_of", "folder"]
 
 Results: TypeAlias = Any
 """A table, or a DataFrame of Spark's."""
@@ -36,7 +36,7 @@ def console(name: str, rows: int = 20) -> Sink:
     return show
 
 
-class Memory:
+class MemorySink:
     """Keeps the results of each batch in the driver; for tests and small jobs."""
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ class TriedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TrialMeasured:
     """How a job did: the median seconds of its batches by part, and of each query what it gave and keeps."""
 
     seconds: Mapping[str, float]
@@ -77,8 +77,8 @@ class Trial:
     batches: int
     rows: Mapping[str, int]
     since: int
-    before: Measured
-    after: Measured
+    before: TrialMeasured
+    after: TrialMeasured
     costs: Mapping[str, tuple[float | None, float | None]]
     differences: Mapping[str, SnapshotComparison]
 
@@ -211,7 +211,9 @@ class Trying:
             raise JobError("too few batches have come since the oldest row that is kept", hint="wait for some more")
         return ends
 
-    def _run(self, side: TriedJob, rows: Mapping[str, pa.Table], cut: Sequence[Mapping[str, pa.Table]]) -> Measured:
+    def _run(
+        self, side: TriedJob, rows: Mapping[str, pa.Table], cut: Sequence[Mapping[str, pa.Table]]
+    ) -> TrialMeasured:
         events: list[dict[str, Any]] = []
         with TemporaryDirectory(prefix="midstream-try-") as folder:
             functions = list(self.catalog.functions.values())
@@ -228,7 +230,7 @@ class Trying:
                 session.finish()
                 results = {name: session.queries[name].results() for name in side.queries}
         seconds = {part: round(median(e["seconds"].get(part, 0.0) for e in timed), 6) for part in PARTS}
-        return Measured(seconds, {name: _counted(timed, name) for name in side.queries}, results)
+        return TrialMeasured(seconds, {name: _counted(timed, name) for name in side.queries}, results)
 
     def _costs(
         self, manifest: Manifest, before: TriedJob, after: TriedJob
@@ -268,7 +270,7 @@ def _counted(events: Sequence[Mapping[str, Any]], query: str) -> dict[str, int]:
     return {"results": sum(one["results"] for one in told), **state}
 
 
-def _difference(old: Measured, new: Measured, name: str, since: int) -> SnapshotComparison:
+def _difference(old: TrialMeasured, new: TrialMeasured, name: str, since: int) -> SnapshotComparison:
     x, y = old.results[name], new.results[name]
     common = [column for column in x.column_names if column in y.column_names]
     x, y = (_since(table.select(common), since) for table in (x, y))

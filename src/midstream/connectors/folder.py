@@ -41,7 +41,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WrittenFile:
     """A file of the folder, and the instants whose results it has."""
 
     path: str
@@ -112,11 +112,11 @@ class Folder:
             self._had[key] = _merged([(file.since, file.until) for file in held])
         return self._had[key]
 
-    def _held(self, key: str) -> Iterator[Held]:
+    def _held(self, key: str) -> Iterator[WrittenFile]:
         for path in self.files.list(""):
             found = _NAME.fullmatch(path)
             if found is not None and found["key"] == key:
-                yield Held(path, *(int(found[part], 16) + BEGINNING for part in ("since", "until")))
+                yield WrittenFile(path, *(int(found[part], 16) + BEGINNING for part in ("since", "until")))
 
     def _require_same(self, table: pa.Table, delivery: Delivery, had: list[Span]) -> None:
         """Refuses results other than those that the folder has for the same instants."""

@@ -16,7 +16,7 @@ from midstream.algebra.partition import Partition
 from midstream.algebra.physical import (
     Compute,
     PhysicalNode,
-    Source,
+    SourceNode,
     render_physical,
     replaced,
     walk_physical,
@@ -65,7 +65,7 @@ ONE_SLOT = Route(())
 
 
 @dataclass(frozen=True, slots=True)
-class Received(Source):
+class Received(SourceNode):
     """What another fragment gives, as a source of the one that reads it."""
 
     producer: PhysicalNode = field(kw_only=True)
@@ -104,7 +104,7 @@ class Fragment:
     reader: int | None
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """The streams it reads."""
         return tuple(node for node in leaves(self.plan) if not isinstance(node, Received))
 
@@ -132,7 +132,7 @@ class Staged:
         return 1 + max(fragment.stage for fragment in self.fragments)
 
     @cached_property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """The streams that its fragments read."""
         return tuple(source for fragment in self.fragments for source in fragment.sources)
 
@@ -161,9 +161,9 @@ def _arrival(route: Route) -> str:
     return ", ".join(route.key) or "one slot"
 
 
-def leaves(plan: PhysicalNode) -> Iterator[Source]:
+def leaves(plan: PhysicalNode) -> Iterator[SourceNode]:
     """The sources of a plan, received ones included."""
-    return (node for node in walk_physical(plan) if isinstance(node, Source))
+    return (node for node in walk_physical(plan) if isinstance(node, SourceNode))
 
 
 def sorted_by_group(staged: Staged, bits: int) -> Staged:
@@ -173,7 +173,7 @@ def sorted_by_group(staged: Staged, bits: int) -> Staged:
 
 def _with_partitions(fragment: Fragment, staged: Staged, bits: int) -> Fragment:
     def marked(node: PhysicalNode) -> PhysicalNode:
-        if isinstance(node, Source):
+        if isinstance(node, SourceNode):
             return replace(node, partition=_partition(node, staged, bits))
         if isinstance(node, OneWayJoin) and node.window.key and not node.window.everywhere:
             node = replace(node, bits=bits)
@@ -182,7 +182,7 @@ def _with_partitions(fragment: Fragment, staged: Staged, bits: int) -> Fragment:
     return replace(fragment, plan=marked(fragment.plan))
 
 
-def _partition(leaf: Source, staged: Staged, bits: int) -> Partition | None:
+def _partition(leaf: SourceNode, staged: Staged, bits: int) -> Partition | None:
     if isinstance(leaf, Received):
         key = leaf.route.key
     else:
@@ -257,7 +257,7 @@ def _column_text(node: PhysicalNode, column: str) -> str:
     match node:
         case Received(producer=below):
             return _column_text(below, column)
-        case Source(stream=stream):
+        case SourceNode(stream=stream):
             return f"{stream.name}.{column.removeprefix(f'{stream.alias}.')}"
         case Compute(input=below, columns=columns):
             plain = {c.name: c.expression.name for c in columns if isinstance(c.expression, Column)}

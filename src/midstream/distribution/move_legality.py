@@ -64,7 +64,7 @@ def require_memory(protocol: str, plan: p.PhysicalNode) -> None:
 
 def _endless(node: p.PhysicalNode) -> str | None:
     match node:
-        case p.Source() if node.longest is None:
+        case p.SourceNode() if node.longest is None:
             return ENDLESS
         case p.OrderedRows():
             return "its rows count until others come, so nobody knows when the sender is no longer needed"
@@ -80,7 +80,7 @@ def _endless(node: p.PhysicalNode) -> str | None:
 def node_memory(node: p.PhysicalNode) -> int | None:
     """How far a node looks back by itself; None if there is no bound."""
     match node:
-        case p.Source():
+        case p.SourceNode():
             return _reach(node.window, node.longest)
         case p.AssignWindow():
             return _reach(node.spec, node.longest)

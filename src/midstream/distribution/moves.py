@@ -19,13 +19,13 @@ from midstream.algebra.time import BEGINNING
 from midstream.distribution.fragments import Fragment, Key, Received, Staged
 from midstream.distribution.placement import Placed, Placements
 from midstream.errors import InternalError
-from midstream.migration.contents import Contents, Held, KeptLeaf, Known, held_states, leaf_name, shareable
+from midstream.migration.contents import Contents, HeldState, KeptLeaf, Known, held_states, leaf_name, shareable
 from midstream.migration.protocol import Functions
 from midstream.migration.state_move import StateMove
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.distinct import CoverageState
 from midstream.operators.elements import Elements, empty_elements, rows_without_columns
-from midstream.operators.sequence import FollowedBy
+from midstream.operators.sequence import FollowedByOperator
 from midstream.operators.state.portions import parts_by_hash, slices
 from midstream.operators.state.segment import Grouping, Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -36,7 +36,7 @@ ALL_TIME = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class MoveOrigin:
     """A state of the old plan: the fragment it is in, what it is, and where its rows lie."""
 
     fragment: int
@@ -78,7 +78,7 @@ class Shipment:
     schema: pa.Schema
     columns: tuple[str, ...]
     placed: Placed
-    origin: Origin | None
+    origin: MoveOrigin | None
     as_is: bool = False
     grouped: bool = False
 
@@ -140,12 +140,12 @@ def plan_move_within(old: Staged, new: Staged, functions: Functions) -> list[Fra
     return fills
 
 
-def origins_of(old: Staged, functions: Functions) -> Iterator[tuple[StateName, Origin]]:
+def origins_of(old: Staged, functions: Functions) -> Iterator[tuple[StateName, MoveOrigin]]:
     """The states of a plan by name, where they are and where their rows lie."""
     return (origin for fragment in old.fragments for origin in _origins_in(fragment, old, functions))
 
 
-def _origins_in(fragment: Fragment, old: Staged, functions: Functions) -> Iterator[tuple[StateName, Origin]]:
+def _origins_in(fragment: Fragment, old: Staged, functions: Functions) -> Iterator[tuple[StateName, MoveOrigin]]:
     box = Box(fragment.plan, functions)
     placements = Placements(fragment, old.routes)
     for held in held_states(box):
@@ -153,25 +153,25 @@ def _origins_in(fragment: Fragment, old: Staged, functions: Functions) -> Iterat
         name = (state.id, state.key)
         placed = placements(input_of(box, held))
         kind = _kind(held)
-        yield name, Origin(fragment.number, name, state.schema, state.longest, kind, placed, state.grouping)
+        yield name, MoveOrigin(fragment.number, name, state.schema, state.longest, kind, placed, state.grouping)
 
 
 def _same_order(old: Grouping | None, new: Grouping | None) -> bool:
     return new is None if old is None else old.same_order(new)
 
 
-def _kind(held: Held) -> Literal["input", "coverage", "own"]:
+def _kind(held: HeldState) -> Literal["input", "coverage", "own"]:
     if isinstance(held.state, CoverageState):
         return "coverage"
     return "own" if held.port is None else "input"
 
 
-def input_of(box: Box, held: Held) -> p.PhysicalNode:
+def input_of(box: Box, held: HeldState) -> p.PhysicalNode:
     """The node whose rows a state keeps."""
     operator, node = box.operators[held.operator], box.nodes[held.operator]
     if held.port is not None:
         return node.inputs[held.port]
-    if isinstance(operator, FollowedBy):
+    if isinstance(operator, FollowedByOperator):
         return node.inputs[1 if held.state is operator.kept[1] else 0]
     return node.inputs[0]
 
@@ -183,18 +183,18 @@ class Asking:
     fragment: Fragment
     box: Box
     old: Contents
-    origins: Mapping[StateName, Origin]
+    origins: Mapping[StateName, MoveOrigin]
     new: Staged
     shipments: dict[tuple[int, What, str, Key], Shipment] = field(default_factory=dict)
     outputs: set[int] = field(default_factory=set)
     within: bool = False
     """Whether the old plan is the same fragment of another plan, which has kept what others gave it."""
 
-    def match(self, held: Held) -> Held | None:
+    def match(self, held: HeldState) -> HeldState | None:
         """The old state with the content of a new one."""
         return self._taken(held, self.old.match(held))
 
-    def top(self, held: Held) -> Held | None:
+    def top(self, held: HeldState) -> HeldState | None:
         """What lies below an ISTREAM, DSTREAM or RSTREAM; inside a plan it is known by what it holds, as any state."""
         return self._taken(held, self.old.top(held)) if self.fragment.reader is None else self.match(held)
 
@@ -217,7 +217,7 @@ class Asking:
             )
         return kept
 
-    def _taken(self, mine: Held, its: Held | None) -> Held | None:
+    def _taken(self, mine: HeldState, its: HeldState | None) -> HeldState | None:
         if its is not None:
             state = mine.state
             origin = self.origins[its.state.id, its.state.key]
@@ -270,12 +270,12 @@ class Gathered:
     contents: Mapping[str, Sequence[Elements]]
     leaves: Mapping[str, Sequence[Elements]]
 
-    def match(self, held: Held) -> Held | None:
+    def match(self, held: HeldState) -> HeldState | None:
         """The state that was sent for a state."""
         state = self.states.get((held.state.id, held.state.key))
-        return None if state is None else Held(state, held.operator, held.port)
+        return None if state is None else HeldState(state, held.operator, held.port)
 
-    def top(self, held: Held) -> Held | None:
+    def top(self, held: HeldState) -> HeldState | None:
         """What lay below an ISTREAM, DSTREAM or RSTREAM."""
         return self.match(held)
 
@@ -301,7 +301,7 @@ def plan_replay(
 
 
 def _of_leaves(
-    fragment: Fragment, contents: Contents, origins: Mapping[StateName, Origin], new: Staged
+    fragment: Fragment, contents: Contents, origins: Mapping[StateName, MoveOrigin], new: Staged
 ) -> list[Shipment]:
     found: dict[str, Shipment] = {}
     for source in fragment.sources:
@@ -322,7 +322,7 @@ def _of_leaves(
     return list(found.values())
 
 
-def _placed(fragment: Fragment, source: p.Source, new: Staged) -> Placed:
+def _placed(fragment: Fragment, source: p.SourceNode, new: Staged) -> Placed:
     """Where a source's rows arrive; a fragment that does not have the key by which they do needs them nowhere."""
     placed = Placements(fragment, new.routes)(source)
     return replace(placed, keys=frozenset(key for key in placed.keys if set(key) <= set(source.schema.names)))

@@ -57,7 +57,7 @@ class Placements:
 
     def __call__(self, node: p.PhysicalNode) -> Placed:
         """Where a node's output lies."""
-        if isinstance(node, p.Source):
+        if isinstance(node, p.SourceNode):
             return self._leaf(node)
         below = [self(child) for child in node.inputs]
         arrival, slots = (below[0].arrival, below[0].slots) if below else (True, ())
@@ -67,7 +67,7 @@ class Placements:
         keys = keys_above(node, [placed.keys for placed in below]) if alike else frozenset[Key]()
         return Placed(arrival, keys=keys, slots=slots, key_class=self.key_class)
 
-    def _leaf(self, node: p.Source) -> Placed:
+    def _leaf(self, node: p.SourceNode) -> Placed:
         route = node.route if isinstance(node, Received) else self._arrival_route(node)
         if route.everywhere:
             return Placed(route.arrival, everywhere=True)
@@ -77,6 +77,6 @@ class Placements:
             return Placed(route.arrival, one=True)
         return Placed(route.arrival, keys=frozenset([route.key]), slots=route.slots, key_class=self.key_class)
 
-    def _arrival_route(self, node: p.Source) -> Route:
+    def _arrival_route(self, node: p.SourceNode) -> Route:
         key = self.arriving.get(node.stream.name, Route(None)).key
         return Route(None if key is None else tuple(f"{node.stream.alias}.{name}" for name in key), arrival=True)

@@ -23,14 +23,14 @@ Slots = tuple[int, ...]
 Receive = Callable[[p.PhysicalNode, int, Route], Received]
 
 
-class Parts(Protocol):
+class FragmentParts(Protocol):
     """Where fragments under construction are put."""
 
     def add(self, node: p.PhysicalNode, route: Route, stage: int = 0) -> int:
         """Adds a fragment that runs in a stage or later; gives its number."""
 
 
-def routed_pieces(node: RoutedJoin, parts: Parts, receive: Receive, homes: Sequence[Slots] = ()) -> Ways:
+def routed_pieces(node: RoutedJoin, parts: FragmentParts, receive: Receive, homes: Sequence[Slots] = ()) -> Ways:
     """The last probes of all ways, whose results are the join's; everything before is added to the parts.
 
     `homes` are the slots of the sites at which its streams live, where they do.
@@ -61,7 +61,7 @@ def _legs(way: Sequence[Stop]) -> list[Leg]:
 @dataclass(slots=True)
 class _Routed:
     node: RoutedJoin
-    parts: Parts
+    parts: FragmentParts
     receive: Receive
     read: dict[tuple[int, Route, int], Received] = field(default_factory=dict)
     """The rows of streams on their way, by stream, route and the stage that reads them."""

@@ -191,7 +191,7 @@ def _kind(node: p.PhysicalNode, spread: str) -> Kind:
     """How the output of a node lies; refuses a node that would not give its output as a whole."""
     if isinstance(node, Received):
         return "spread" if node.route.key_text == spread else "copied"
-    if isinstance(node, p.Source):
+    if isinstance(node, p.SourceNode):
         return "spread" if node.stream.name == spread else "copied"
     below = [_kind(child, spread) for child in node.inputs]
     if "spread" not in below:

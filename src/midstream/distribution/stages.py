@@ -18,14 +18,14 @@ from midstream.distribution.divided_classes import divided
 from midstream.distribution.fragments import ARRIVAL, ONE_SLOT, STAY, Key, Received, Route, Staged, leaves
 from midstream.distribution.parts_of_keys import has_means, is_mergeable, merged_over, partial_of
 from midstream.distribution.routed_cutting import routed_pieces
-from midstream.distribution.staging import Part, receive, staged
+from midstream.distribution.staging import FragmentPart, receive, staged
 from midstream.errors import InternalError
 
 Renames = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class NodePlacement:
     """Where a node's rows are: `free` to choose, in `one` slot, or by the hash of each of some equal keys."""
 
     free: bool = False
@@ -33,7 +33,7 @@ class Placement:
     keys: frozenset[Key] = frozenset()
 
 
-FREE, ONE, ANYWHERE = Placement(free=True), Placement(one=True), Placement()
+FREE, ONE, ANYWHERE = NodePlacement(free=True), NodePlacement(one=True), NodePlacement()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Piece:
     """A part of a fragment under construction."""
 
     node: p.PhysicalNode
-    placement: Placement
+    placement: NodePlacement
 
 
 def cut(
@@ -59,7 +59,7 @@ def cut(
     cutting = _Cutting(ARRIVAL in merging, {name: route.slots for name, route in (arriving or {}).items()})
     root = cutting.place(plan)
     cutting.let_arrive(root, STAY)
-    cutting.parts.append(Part(root.node, STAY))
+    cutting.parts.append(FragmentPart(root.node, STAY))
     fixed = frozenset(arriving or ()) if routes_fixed else frozenset[str]()
     return divided(staged(cutting.parts, cutting.wanted, dict(arriving or {}), fixed), set(merging) - {ARRIVAL})
 
@@ -69,14 +69,14 @@ class _Cutting:
     merging: bool = False
     homes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """The slots of streams that live at sites."""
-    parts: list[Part] = field(default_factory=list)
+    parts: list[FragmentPart] = field(default_factory=list)
     wanted: dict[str, Route] = field(default_factory=dict)
     """The routes by which sources should arrive, by alias, in the names of their own streams' columns."""
 
     def place(self, node: p.PhysicalNode) -> Piece:
         """The node with exchanges below it where needed."""
         match node:
-            case p.Source():
+            case p.SourceNode():
                 return Piece(node, FREE)
             case p.HashJoin() | p.OuterJoin() | p.FollowedBy():
                 return self._join(node)
@@ -128,7 +128,7 @@ class _Cutting:
             return piece
         for key in (keys, *((name,) for name in keys)):
             if self.let_arrive(piece, Route(key)):
-                return Piece(piece.node, Placement(keys=frozenset([key])))
+                return Piece(piece.node, NodePlacement(keys=frozenset([key])))
         return self._exchange(piece, keys)
 
     def _join(self, node: p.HashJoin | p.OuterJoin | p.FollowedBy) -> Piece:
@@ -143,7 +143,7 @@ class _Cutting:
             keys |= left.placement.keys
         if kind in ("inner", "right"):
             keys |= right.placement.keys
-        return Piece(joined, _renamed(Placement(keys=keys), kept))
+        return Piece(joined, _renamed(NodePlacement(keys=keys), kept))
 
     def _pair(self, left: Piece, right: Piece, left_key: Key, right_key: Key) -> tuple[Piece, Piece]:
         """Two pieces whose rows of equal keys meet."""
@@ -181,12 +181,12 @@ class _Cutting:
             placed.append(done)
             keys |= frozenset((name,) for name in names)
         joined = replace(node, joined=tuple(piece.node for piece in placed))
-        return Piece(joined, _renamed(Placement(keys=keys), {name: name for name in node.schema.names}))
+        return Piece(joined, _renamed(NodePlacement(keys=keys), {name: name for name in node.schema.names}))
 
     def add(self, node: p.PhysicalNode, route: Route, stage: int = 0) -> int:
         """Adds a fragment that runs in a stage or later; gives its number."""
         self.let_arrive(Piece(node, FREE), STAY)
-        self.parts.append(Part(node, route, stage))
+        self.parts.append(FragmentPart(node, route, stage))
         return len(self.parts) - 1
 
     def _routed(self, node: RoutedJoin) -> Piece:
@@ -215,7 +215,7 @@ class _Cutting:
             if ours and all(k and self._fits(piece, k) for piece, k in zip(pieces, theirs, strict=True)):
                 for piece, k in zip(pieces, theirs, strict=True):
                     self._placed(piece, k or ())
-                return Piece(united, Placement(keys=frozenset([ours])))
+                return Piece(united, NodePlacement(keys=frozenset([ours])))
         for piece in pieces:
             self.let_arrive(piece, STAY)
         return Piece(united, ANYWHERE)
@@ -229,7 +229,7 @@ class _Cutting:
         if not piece.placement.free:
             return piece
         self.let_arrive(piece, Route(key))
-        return Piece(piece.node, Placement(keys=frozenset([key])))
+        return Piece(piece.node, NodePlacement(keys=frozenset([key])))
 
     def let_arrive(self, piece: Piece, route: Route) -> bool:
         """Decides how the sources of a free piece arrive, if they can arrive that way."""
@@ -253,16 +253,16 @@ class _Cutting:
 
     def _exchange(self, piece: Piece, key: Key) -> Piece:
         self.let_arrive(piece, STAY)
-        self.parts.append(Part(piece.node, Route(key)))
+        self.parts.append(FragmentPart(piece.node, Route(key)))
         received = receive(piece.node, len(self.parts) - 1, Route(key))
-        return Piece(received, Placement(keys=frozenset([key])) if key else ONE)
+        return Piece(received, NodePlacement(keys=frozenset([key])) if key else ONE)
 
 
-def _renamed(placement: Placement, names: Renames) -> Placement:
+def _renamed(placement: NodePlacement, names: Renames) -> NodePlacement:
     if placement.free or placement.one:
         return placement
     mapped = (_mapped(key, names) for key in placement.keys)
-    return Placement(keys=frozenset(key for key in mapped if key is not None))
+    return NodePlacement(keys=frozenset(key for key in mapped if key is not None))
 
 
 def _mapped(key: Key, names: Renames) -> Key | None:
@@ -274,12 +274,12 @@ def _joins(node: p.PhysicalNode) -> bool:
     return any(isinstance(below, p.HashJoin | p.MultiwayJoin | p.OuterJoin) for below in p.walk_physical(node))
 
 
-def traced(node: p.PhysicalNode, key: Key) -> list[tuple[p.Source, Key]] | None:
+def traced(node: p.PhysicalNode, key: Key) -> list[tuple[p.SourceNode, Key]] | None:
     """The columns of the sources below that the key's columns are, if they are plain columns there."""
     match node:
         case Received():
             return None
-        case p.Source():
+        case p.SourceNode():
             return [(node, key)] if set(key) <= set(node.schema.names) else None
         case p.Compute(input=below, columns=columns):
             plain = {c.name: name for c in columns if (name := _plain(c.expression)) is not None}
@@ -294,7 +294,7 @@ def traced(node: p.PhysicalNode, key: Key) -> list[tuple[p.Source, Key]] | None:
 
 def _all(
     children: Iterable[p.PhysicalNode], names: Callable[[p.PhysicalNode], Renames], key: Key
-) -> list[tuple[p.Source, Key]] | None:
+) -> list[tuple[p.SourceNode, Key]] | None:
     found = []
     for child in children:
         mapped = _mapped(key, names(child))

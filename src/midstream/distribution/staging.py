@@ -11,7 +11,7 @@ from midstream.distribution.fragments import STAY, Fragment, Received, Route, St
 
 
 @dataclass(slots=True)
-class Part:
+class FragmentPart:
     """What becomes a fragment: a plan, and how its output travels."""
 
     node: p.PhysicalNode
@@ -29,7 +29,7 @@ def receive(producer: p.PhysicalNode, fragment: int, route: Route) -> Received:
 
 
 def staged(
-    parts: Sequence[Part], wanted: Mapping[str, Route], arriving: dict[str, Route], routes_fixed: frozenset[str]
+    parts: Sequence[FragmentPart], wanted: Mapping[str, Route], arriving: dict[str, Route], routes_fixed: frozenset[str]
 ) -> Staged:
     """Numbers fragments and stages, and reads sources through exchanges where they cannot be read directly.
 
@@ -68,7 +68,7 @@ def _stage(node: p.PhysicalNode, fragments: Sequence[Fragment]) -> int:
 
 
 def _arrive(
-    sources: Sequence[p.Source],
+    sources: Sequence[p.SourceNode],
     wants: Mapping[str, Route],
     arriving: dict[str, Route],
     used: dict[str, Route],
@@ -96,14 +96,14 @@ def _keep(stream: str, route: Route, arriving: dict[str, Route], used: dict[str,
     arriving[stream] = used[stream]
 
 
-def _own(route: Route, source: p.Source) -> Route:
+def _own(route: Route, source: p.SourceNode) -> Route:
     """A route in the names of the stream's columns, without the alias."""
     if route.key is None:
         return route
     return Route(tuple(name.removeprefix(f"{source.stream.alias}.") for name in route.key))
 
 
-def _lifted(plan: p.PhysicalNode, source: p.Source, route: Route) -> p.PhysicalNode:
+def _lifted(plan: p.PhysicalNode, source: p.SourceNode, route: Route) -> p.PhysicalNode:
     """The source with the selections right above it that keep the columns of its route."""
     top: p.PhysicalNode = source
     while True:

@@ -19,7 +19,7 @@ from midstream.job.lanes import Dealing, RunningLane
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
-from midstream.job.task.exchange import Delivery, Layout
+from midstream.job.task.exchange import Addressing, Layout
 from midstream.job.task.in_place import Arrivals, arrivals
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, SampleRequest, require_all
@@ -47,7 +47,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ChangesBefore:
     """What was changed before a batch began.
 
     `ended` are records of migrations that were over by then: their states were moved, or they were cancelled;
@@ -70,7 +70,7 @@ class Batch:
     incoming: Incoming
     slots: SlotLayout
     options: RunOptions = field(default_factory=RunOptions)
-    changes: Changes = field(default_factory=Changes)
+    changes: ChangesBefore = field(default_factory=ChangesBefore)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
     started: float = field(default_factory=lambda: this_process().now())
     reports: list[Report] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Batch:
         own = self.incoming.registers
         return self.position.registers if own is None else own
 
-    def delivery(self, stream: str) -> Delivery:
+    def delivery(self, stream: str) -> Addressing:
         """To which slots arriving rows of a stream go."""
         return self.slots.delivery(stream, self.incoming)
 

@@ -16,7 +16,7 @@ from midstream.distribution.fragments import STAY, Route, Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.errors import JobError
 from midstream.job.lanes import copies_of
-from midstream.job.task.exchange import Delivery, Layout, Shares
+from midstream.job.task.exchange import Addressing, Layout, Shares
 from midstream.job.task.ingest import Reach, Span, believed, merged, reach_of
 from midstream.job.task.reports import Report
 
@@ -184,14 +184,14 @@ class SlotLayout:
         """Whether every group is in one slot alone, and stays so."""
         return not self.copies and not self.spread and self.move is None
 
-    def delivery(self, stream: str, incoming: Incoming) -> Delivery:
+    def delivery(self, stream: str, incoming: Incoming) -> Addressing:
         """To which slots arriving rows of a stream go; those that may go anywhere go to one."""
         route, shared = incoming.routes.get(stream), self.arriving
         if not shared:
-            return Delivery(self.routing, self.copies if route is not None and route.key else {})
+            return Addressing(self.routing, self.copies if route is not None and route.key else {})
         copies = {group.group: group.slots[1:] for group in shared if stream in group.copied}
         spread = {group.group: group.slots for group in shared if stream == group.spread}
-        return Delivery(self.routing, copies, spread, incoming.hashable(stream) if spread else ())
+        return Addressing(self.routing, copies, spread, incoming.hashable(stream) if spread else ())
 
 
 def is_finished(manifest: Manifest | None) -> bool:

@@ -21,7 +21,7 @@ from midstream.distribution.spread_groups import reads_alone
 from midstream.errors import InputError, MidstreamError
 from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow, RunSteps
 from midstream.job.adaptivity import Watcher
-from midstream.job.batch import Batch, Changes, RunOptions, entry_of
+from midstream.job.batch import Batch, ChangesBefore, RunOptions, entry_of
 from midstream.job.circumstances import Incoming, Position, Reaches, SlotLayout
 from midstream.job.events import Committed, QueryStopped, SlotsDecided
 from midstream.job.migrations.migrating import require_way
@@ -32,7 +32,7 @@ from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.replacing import with_archive
 from midstream.job.slots.both_at_once import not_together
 from midstream.job.slots.doubled_moves import moves_doubled, relocated_doubled
-from midstream.job.slots.measuring import PlanChange, PlansDecided
+from midstream.job.slots.measuring import DecidedPlanChange, PlansDecided
 from midstream.job.slots.pacing import Pace, next_step
 from midstream.job.slots.relocation import Relocated, Relocation, current_routing, still_wanted
 from midstream.job.slots.rerouting import Rerouter
@@ -109,7 +109,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
             {**dealt.apart, **{g.key_class: dealt.table(g.key_class) for g in spread if g.active and g.key_class}},
         ),
         replace(at.options, scheduling=state.settings.scheduling, sifted=sifted),
-        Changes(
+        ChangesBefore(
             _together(state.cancelled, moved.ended),
             frozenset(moved.ended),
             spreading.record(moved.moved, batch_id, moved.routing, spread),
@@ -247,7 +247,9 @@ def decided(state: JobState, watchers: Watchers, slots: SlotDecisions | None, ba
     if slots is None:
         return Decided(knowledge)
     spread, changing = state.spread.copy(), list(_changing(watchers.by_query)) if incoming.has_rows else []
-    changes = [PlanChange(name, slot, made["target_cost"] / max(made["cost"], 1e-12)) for name, slot, made in changing]
+    changes = [
+        DecidedPlanChange(name, slot, made["target_cost"] / max(made["cost"], 1e-12)) for name, slot, made in changing
+    ]
     plans = PlansDecided(changes, partial(_apart, state, changing))
     found = slots.after(batch, watchers.interval(batch), state.wanted is not None, spread, plans)
     return Decided(knowledge, found.routing, spread, found.decisions, found.remembered)

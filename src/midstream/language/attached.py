@@ -45,7 +45,7 @@ from midstream.language.dependent import (
 from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
-from midstream.language.subqueries import QueryBinder, has_aggregate, has_over, has_unnest, is_plain
+from midstream.language.subqueries import ClauseBinder, has_aggregate, has_over, has_unnest, is_plain
 from midstream.language.windows import require_window
 
 STRICT = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "negate"})
@@ -78,7 +78,7 @@ class Inside:
 class Attachments:
     """The sub-queries that the values of one clause hold, and the joins that bring them."""
 
-    binder: QueryBinder
+    binder: ClauseBinder
     relation: Relation
     environment: Environment
     waiting: list[Attachment] = field(default_factory=list)

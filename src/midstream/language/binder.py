@@ -34,7 +34,7 @@ from midstream.language.constants import require_stream, time_type
 from midstream.language.dependent import Environment, require_own
 from midstream.language.grammar import DEEPEST_QUERY
 from midstream.language.lateral import lateral_query
-from midstream.language.limits import Wanted, first_of_each, limited, limited_distinct, limited_result, wanted_of
+from midstream.language.limits import GivenRows, first_of_each, limited, limited_distinct, limited_result, wanted_of
 from midstream.language.literals import coerce
 from midstream.language.nested import distinct
 from midstream.language.nodes import Node, flatten
@@ -364,7 +364,7 @@ class QueryBinder:
         node: exp.Select,
         relation: Relation,
         items: Items,
-        wanted: Wanted,
+        wanted: GivenRows,
         reserved: tuple[str, ...],
         settle: bool,
     ) -> Relation:

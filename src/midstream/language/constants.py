@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.expressions import Column, Named
-from midstream.algebra.plan import Project, Relation, Select, Stream, Unnest, Window, streams_of
+from midstream.algebra.plan import Project, Relation, Select, Stream, Unnested, Window, streams_of
 from midstream.algebra.windows import Unbounded
 from midstream.language.binding import Binding, match_name
 from midstream.language.nodes import Node
@@ -38,7 +38,7 @@ def time_type(tree: Node, catalog: Catalog) -> pa.DataType:
 
 def is_constant(plan: Relation) -> bool:
     """Whether a relation is computed of the row that is always there, row by row."""
-    while isinstance(plan, Select | Project | Unnest):
+    while isinstance(plan, Select | Project | Unnested):
         plan = plan.input
     return isinstance(plan, Window) and isinstance(plan.input, Stream) and plan.input.name == ONE_ROW
 
@@ -49,7 +49,7 @@ def beside(base: Relation, constant: Relation) -> Relation:
         case Project(inner, columns):
             kept = tuple(Named(f.name, Column(f.name, f.type)) for f in base.schema)
             return Project(beside(base, inner), (*kept, *columns))
-        case Select(inner) | Unnest(inner):
+        case Select(inner) | Unnested(inner):
             return constant.with_inputs((beside(base, inner),))
     return base
 

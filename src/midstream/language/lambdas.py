@@ -17,7 +17,7 @@ from midstream.algebra.types import has_elements, show_type
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.nodes import LIST_FUNCTIONS, Node
-from midstream.language.scope import Scope, Source
+from midstream.language.scope import Scope, ScopeSource
 from midstream.language.values import ValueBinder
 
 TYPES = {
@@ -45,7 +45,7 @@ def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
     columns = {n: Column(f"#p{i}", t) for i, (n, t) in enumerate(zip(names, types, strict=False))}
     if len(columns) < len(names):
         raise binding.error(f"{node.name} takes a function of at most three values", node)
-    body = binder.within(Scope(binding, [Source("", columns)], outer=scope)).bind(function.this)
+    body = binder.within(Scope(binding, [ScopeSource("", columns)], outer=scope)).bind(function.this)
     own = {column.name: f"p{i}" for i, column in enumerate(columns.values())}
     read = sorted(columns_of(body) - own.keys())
     places = {**own, **{name: f"{{{i + 1}}}" for i, name in enumerate(read)}}

@@ -20,7 +20,7 @@ from midstream.language.outputs import unique_names
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sources import SourceBinder
-from midstream.language.subqueries import QueryBinder, is_plain
+from midstream.language.subqueries import ClauseBinder, is_plain
 from midstream.language.windows import require_window
 
 Found = tuple[Relation, Sequence[tuple[str, Expression]]]
@@ -28,7 +28,7 @@ Found = tuple[Relation, Sequence[tuple[str, Expression]]]
 
 
 def lateral_query(
-    binder: QueryBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
+    binder: ClauseBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
 ) -> Project:
     """The tuples of a relation with what a sub-query gives beside each."""
     try:
@@ -43,7 +43,7 @@ def lateral_query(
 
 
 def _filtered(
-    binder: QueryBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
+    binder: ClauseBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
 ) -> Found | None:
     """A sub-query that only filters and computes, if this is one."""
     if not is_plain(node, binder.binding.catalog):
@@ -67,7 +67,7 @@ def _filtered(
 
 
 def _any(
-    binder: QueryBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
+    binder: ClauseBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
 ) -> Found:
     """A sub-query that is computed for each of the values that it names."""
     found = dependent(binder, node, scope, environment, base)
@@ -76,7 +76,7 @@ def _any(
     return _joined(binder, base, found.relation, ties, kind), items
 
 
-def _joined(binder: QueryBinder, left: Relation, right: Relation, ties: list[Expression], kind: JoinKind) -> Relation:
+def _joined(binder: ClauseBinder, left: Relation, right: Relation, ties: list[Expression], kind: JoinKind) -> Relation:
     require_near(binder.binding, ties, left, right)
     for side in (left, right):
         require_window(binder.binding, side, "a join")

@@ -41,7 +41,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GivenRows:
     """Which of its rows a SELECT gives: a condition, the keys of DISTINCT ON, an order, and a limit."""
 
     qualify: Expression | None
@@ -57,9 +57,9 @@ class Wanted:
         qualify = () if self.qualify is None else (self.qualify,)
         return (*qualify, *(self.on or ()), *(o.key for o in self.order))
 
-    def changed(self, change: Change) -> Wanted:
+    def changed(self, change: Change) -> GivenRows:
         """The same of values that are changed."""
-        return Wanted(
+        return GivenRows(
             None if self.qualify is None else change(self.qualify),
             None if self.on is None else tuple(map(change, self.on)),
             tuple(replace(o, key=change(o.key)) for o in self.order),
@@ -74,7 +74,7 @@ def wanted_of(
     items: Items,
     shorthands: dict[str, Node],
     together: tuple[Expression, ...] = (),
-) -> Wanted:
+) -> GivenRows:
     """What QUALIFY, DISTINCT ON, ORDER BY and LIMIT of a SELECT say, whose items are bound already."""
 
     def binder(clause: str) -> ScalarBinder:
@@ -95,7 +95,7 @@ def wanted_of(
 
     distinct, qualify = node.args.get("distinct"), node.args.get("qualify")
     on = None if distinct is None else distinct.args.get("on")
-    return Wanted(
+    return GivenRows(
         None if qualify is None else binder("QUALIFY").condition(qualify.this),
         None if on is None else tuple(key(one, "DISTINCT ON") for one in on.expressions),
         tuple(ordered_by(one, by) for one in node.args.get("order") or () for by in keys(one.this)),
@@ -176,7 +176,7 @@ def limited_distinct(
     binding: Binding,
     plan: Relation,
     columns: Sequence[Named],
-    wanted: Wanted,
+    wanted: GivenRows,
     node: Node,
 ) -> Relation:
     """A distinct result, of which LIMIT leaves some rows; ORDER BY can only mean what is selected."""

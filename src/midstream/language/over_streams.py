@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from midstream.algebra.expressions import AggregateCall, Call, Case, Cast, Column, Expression, Literal, Named
 from midstream.algebra.over import NEIGHBOURS, RANKINGS, Frame, NamedOver, OrderKey
-from midstream.algebra.plan import OverStream, Project, Relation
+from midstream.algebra.plan import Project, Relation, RowsOverStream
 from midstream.algebra.types import BOOLEAN, INTEGER
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
@@ -51,7 +51,7 @@ def over_stream(
     bounded = [call for call in calls if call.call.function in NEIGHBOURS or call.frame.start is not None]
     running = [call for call in calls if call not in bounded and call.call.function not in NEIGHBOURS]
     if bounded:
-        relation = OverStream(relation, keys, order, tuple(bounded))
+        relation = RowsOverStream(relation, keys, order, tuple(bounded))
     return _running(binding, relation, keys, order, running, nodes) if running else relation
 
 
@@ -90,7 +90,7 @@ def _running(
     for call in calls:
         with binding.at(nodes[call.name]):
             values.append(Named(call.name, _value(call, made)))
-    over = OverStream(relation, keys, order, tuple(made))
+    over = RowsOverStream(relation, keys, order, tuple(made))
     return Project(over, (*(Named(f.name, Column(f.name, f.type)) for f in relation.schema), *values))
 
 

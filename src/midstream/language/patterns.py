@@ -24,7 +24,7 @@ from midstream.language.nodes import Node
 from midstream.language.over import narrowed
 from midstream.language.pattern_grammar import MatchClause
 from midstream.language.scalars import ScalarBinder
-from midstream.language.scope import Scope, Source
+from midstream.language.scope import Scope, ScopeSource
 from midstream.language.windows import bind_duration, is_raw, is_time
 
 LONGEST = 10_000
@@ -48,7 +48,7 @@ class _Binder:
         self.named: dict[str, Column] = {}
         self.computed: dict[Expression, Column] = {}
         self.own = scope
-        self.scope = Scope(binding, [*scope.sources, Source("#values", self.named)], scope.merged, scope.hidden)
+        self.scope = Scope(binding, [*scope.sources, ScopeSource("#values", self.named)], scope.merged, scope.hidden)
 
     def match(self) -> Match:
         """The whole clause."""

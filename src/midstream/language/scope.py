@@ -21,7 +21,7 @@ BOUNDS = ("window_start", "window_end")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ScopeSource:
     """A stream or sub-query in FROM: its visible name, its columns by visible name, and its part of FROM.
 
     `bounds` are other names: of columns of its window, and of a function's rows, which `*` does not name.
@@ -54,7 +54,7 @@ class Scope:
     """The sources and merged columns of one SELECT, and the scope around it if names may come from there."""
 
     binding: Binding
-    sources: list[Source] = field(default_factory=list)
+    sources: list[ScopeSource] = field(default_factory=list)
     merged: list[Merged] = field(default_factory=list)
     hidden: set[str] = field(default_factory=set)
     outer: Scope | None = None
@@ -63,12 +63,12 @@ class Scope:
 
     def add(
         self, name: str, schema: pa.Schema, columns: list[str], node: exp.Expression, time: str | None = None
-    ) -> Source:
+    ) -> ScopeSource:
         """A new source, whose columns are visible under other names."""
         self._require_new(name, node)
         fields = zip(columns, schema, strict=True)
         known = {visible: Column(f.name, f.type) for visible, f in fields}
-        source = Source(name, known, self.part, None if time is None else known[time])
+        source = ScopeSource(name, known, self.part, None if time is None else known[time])
         self.sources.append(source)
         return source
 
@@ -140,7 +140,7 @@ class Scope:
                 if source.part == part:
                     yield from ((n, c) for n, c in source.columns.items() if c.name not in self.hidden)
 
-    def source(self, name: exp.Identifier) -> Source:
+    def source(self, name: exp.Identifier) -> ScopeSource:
         """A source by its name."""
         found = match_name(name, [s.name for s in self.sources])
         if len(found) == 1:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from midstream.algebra.expressions import Call, Expression, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Match, OverStream, Relation, Select, Sequence, TimeOrder, walk_plan
+from midstream.algebra.plan import Match, Relation, RowsOverStream, Select, Sequence, TimeOrder, walk_plan
 from midstream.language.binding import Binding
 from midstream.language.nodes import FollowedBy
 from midstream.language.scalars import bind_condition
@@ -58,7 +58,7 @@ def _require_raw(binding: Binding, side: Relation, step: FollowedBy) -> None:
             step,
             hint="leave the window out; WITHIN says how far apart the two may be",
         )
-    if any(isinstance(node, OverStream | Match) for node in walk_plan(side)):
+    if any(isinstance(node, RowsOverStream | Match) for node in walk_plan(side)):
         raise binding.error(
             "a sequence cannot read what OVER or MATCH_RECOGNIZE give", step, hint="use them above the sequence"
         )

@@ -13,9 +13,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Join, JoinKind, Project, Relation, Select, Stream, Unnest, Window, gives_at_ends
+from midstream.algebra.plan import Join, JoinKind, Project, Relation, Select, Stream, Unnested, Window, gives_at_ends
 from midstream.algebra.types import BOOLEAN, common_type
-from midstream.algebra.windows import NOW, Hop, Rows, Session, Unbounded
+from midstream.algebra.windows import NOW, Hop, Rows, SessionGap, Unbounded
 from midstream.language.binding import Beyond, Binding, match_name, nearest
 from midstream.language.constants import beside, is_constant, one_row
 from midstream.language.dependent import Domain, Environment, Queries, rename
@@ -23,7 +23,7 @@ from midstream.language.literals import coerce
 from midstream.language.nodes import FollowedBy, JoinedSources, Node
 from midstream.language.patterns import bind_match
 from midstream.language.scalars import ScalarBinder, bind_condition
-from midstream.language.scope import BOUNDS, Scope, Source
+from midstream.language.scope import BOUNDS, Scope, ScopeSource
 from midstream.language.sequences import bind_step
 from midstream.language.temporal import Timed, take_windows
 from midstream.language.unnesting import rows_of_function, rows_of_values
@@ -258,7 +258,7 @@ class SourceBinder:
             names = [node.args["alias"].name]
         columns = self._column_names(node, names)
         made = [Named(f"{unique}.{column}", one) for column, (_, one) in zip(columns, lists, strict=True)]
-        relation = Unnest(base, tuple(made))
+        relation = Unnested(base, tuple(made))
         schema = pa.schema([relation.schema.field(one.name) for one in made])
         source = scope.add(self._visible(node), schema, columns, node)
         source.bounds.update((name, source.columns[column]) for (name, _), column in zip(lists, columns, strict=True))
@@ -336,7 +336,7 @@ class SourceBinder:
             raise self.binding.error("two columns have the same name", node, hint="name all of them differently")
         return given
 
-    def _windowed(self, node: Node, relation: Relation, source: Source) -> Relation:
+    def _windowed(self, node: Node, relation: Relation, source: ScopeSource) -> Relation:
         clause = node.args.get("window")
         if clause is None:
             return relation
@@ -349,7 +349,7 @@ class SourceBinder:
         spec = bind_window(self.binding, clause, relation.domain, column)
         if isinstance(spec, Hop) and gives_at_ends(relation):
             spec = replace(spec, takes_in_end=True)
-        if not self.bounded or not isinstance(spec, Hop | Session) or set(BOUNDS) & set(source.columns):
+        if not self.bounded or not isinstance(spec, Hop | SessionGap) or set(BOUNDS) & set(source.columns):
             return Window(relation, spec)
         names = (f"{node.meta['unique']}.{BOUNDS[0]}", f"{node.meta['unique']}.{BOUNDS[1]}")
         source.bounds.update((b, Column(n, relation.domain.output_type)) for b, n in zip(BOUNDS, names, strict=True))

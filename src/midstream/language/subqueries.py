@@ -30,7 +30,7 @@ Items = list[tuple[str, Expression]]
 """What SELECT asks for: wanted names and values."""
 
 
-class QueryBinder(Queries, Protocol):
+class ClauseBinder(Queries, Protocol):
     """Binds queries and the clauses of a SELECT."""
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
@@ -108,7 +108,7 @@ def _all_of(parts: list[Node]) -> Node:
 
 
 def apply_subquery(
-    binder: QueryBinder, relation: Relation, scope: Scope, condition: SubqueryCondition, environment: Environment
+    binder: ClauseBinder, relation: Relation, scope: Scope, condition: SubqueryCondition, environment: Environment
 ) -> Relation:
     """The relation, semi-joined or anti-joined with the sub-query of a condition."""
     inner, on, output = _inner(binder, relation, scope, condition, environment)
@@ -122,7 +122,7 @@ def apply_subquery(
 
 
 def _inner(
-    binder: QueryBinder, relation: Relation, scope: Scope, condition: SubqueryCondition, environment: Environment
+    binder: ClauseBinder, relation: Relation, scope: Scope, condition: SubqueryCondition, environment: Environment
 ) -> tuple[Relation, list[Expression], Sequence[Expression]]:
     """The inner relation, the join conditions it leaves to us, and its output columns."""
     query = condition.query
@@ -137,7 +137,7 @@ def _inner(
 
 
 def _plain(
-    binder: QueryBinder, scope: Scope, query: Node, environment: Environment
+    binder: ClauseBinder, scope: Scope, query: Node, environment: Environment
 ) -> tuple[Relation, list[Expression], list[Expression]]:
     assert isinstance(query, exp.Select)
     inner = Scope(binder.binding, outer=scope)
@@ -188,7 +188,7 @@ def _is_aggregate(name: str, catalog: Catalog) -> bool:
 
 
 def _equality(
-    binder: QueryBinder, scope: Scope, condition: SubqueryCondition, output: Sequence[Expression]
+    binder: ClauseBinder, scope: Scope, condition: SubqueryCondition, output: Sequence[Expression]
 ) -> Expression:
     assert condition.needle is not None
     nodes = condition.needle.expressions if isinstance(condition.needle, exp.Tuple) else [condition.needle]

@@ -13,7 +13,7 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.expressions import Column, Expression, Literal, Named, columns_of
-from midstream.algebra.plan import Relation, Unnest
+from midstream.algebra.plan import Relation, Unnested
 from midstream.algebra.types import INTEGER, TEXT, has_elements, mixed_type, show_type
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
@@ -151,6 +151,6 @@ class Unnests:
         waiting = [Named(one.name, over(one.expression)) for one in self.lists]
         while waiting:
             later = [one for one in waiting if columns_of(one.expression) & {other.name for other in waiting}]
-            relation = Unnest(relation, tuple(one for one in waiting if one not in later))
+            relation = Unnested(relation, tuple(one for one in waiting if one not in later))
             waiting = later
         return relation

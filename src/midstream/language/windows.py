@@ -16,20 +16,20 @@ from midstream.algebra.plan import (
     Intersect,
     Join,
     Match,
-    OverStream,
     Project,
     Relation,
+    RowsOverStream,
     Select,
     Sequence,
     Stream,
     Union,
-    Unnest,
+    Unnested,
     Window,
     instants,
     walk_plan,
 )
 from midstream.algebra.time import LONGEST, TimeDomain, show_ticks, ticks
-from midstream.algebra.windows import NOW, ColumnOrder, Hop, Range, Rows, Session, Unbounded, WindowSpec
+from midstream.algebra.windows import NOW, ColumnOrder, Hop, Range, Rows, SessionGap, Unbounded, WindowSpec
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.literals import duration_text, months
@@ -57,7 +57,7 @@ def bind_window(
                 slide = _rows(clause.args.get("slide") or "1")
                 return Rows(_rows(clause.args["rows"]), partition, slide, tuple(_order(binding, clause, column)))
             case "SESSION":
-                return Session(bind_duration(binding, clause.args["size"], domain), partition)
+                return SessionGap(bind_duration(binding, clause.args["size"], domain), partition)
         return _hop(binding, clause, domain)
 
 
@@ -148,7 +148,7 @@ def is_raw(plan: Relation) -> bool:
     match plan:
         case Stream() | Sequence() | Match():
             return True
-        case Select() | Project() | OverStream() | Unnest():
+        case Select() | Project() | RowsOverStream() | Unnested():
             return is_raw(plan.inputs[0])
         case Union():
             return all(map(is_raw, plan.inputs))
@@ -158,7 +158,7 @@ def is_raw(plan: Relation) -> bool:
 def reads_raw(plan: Relation) -> bool:
     """Whether some of its tuples count for one tick only: one such branch of a union is enough."""
     match plan:
-        case Select() | Project() | OverStream() | Unnest():
+        case Select() | Project() | RowsOverStream() | Unnested():
             return reads_raw(plan.inputs[0])
         case Union():
             return any(map(reads_raw, plan.inputs))
@@ -187,7 +187,7 @@ def _time_columns(plan: Relation) -> set[str]:
     match plan:
         case Stream():
             return {f"{plan.alias}.{plan.time}"}
-        case Select() | OverStream() | Unnest():
+        case Select() | RowsOverStream() | Unnested():
             return _time_columns(plan.input)
         case Project():
             below = _time_columns(plan.input)

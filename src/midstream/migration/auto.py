@@ -30,7 +30,7 @@ PREFERENCES: dict[str, Callable[[Prediction], tuple[float, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class StrategyChoice:
     """What was chosen, what every legal strategy was predicted to take, and why the others are refused."""
 
     chosen: str
@@ -59,7 +59,7 @@ def choose(
     preference: str = "least_silence",
     capacity: float | None = None,
     most_silence: float = math.inf,
-) -> Choice:
+) -> StrategyChoice:
     """Asks every strategy whether it may, predicts what it would take, and picks by the preference.
 
     Strategies that would be silent for longer than so many ticks come last.
@@ -69,7 +69,7 @@ def choose(
     predictor = Predictor(old, new, situation, capacity)
     predictions = [predictor.predict(name, strategies[name].decide(situation)) for name in allowed]
     predictions.sort(key=lambda p: (p.silence > most_silence, *order(p)))
-    return Choice(predictions[0].strategy, preference, tuple(predictions), refusals)
+    return StrategyChoice(predictions[0].strategy, preference, tuple(predictions), refusals)
 
 
 def preference_named(name: str) -> Preference:

@@ -21,13 +21,13 @@ from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column
 from midstream.operators.base import Operator
 from midstream.operators.box import Box, Wire
-from midstream.operators.distinct import CoverageState, Deduplicate
+from midstream.operators.distinct import CoverageState, DeduplicateOperator
 from midstream.operators.elements import Elements, empty_elements
 from midstream.operators.join import SymmetricJoin
-from midstream.operators.multiway_join import MultiwayJoin
-from midstream.operators.one_way_join import KeptWindow
-from midstream.operators.row_window import OrderedRows
-from midstream.operators.sequence import FollowedBy
+from midstream.operators.multiway_join import MultiwayJoinOperator
+from midstream.operators.one_way_join import KeptWindowOperator
+from midstream.operators.row_window import OrderedRowsOperator
+from midstream.operators.sequence import FollowedByOperator
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
 
@@ -36,7 +36,7 @@ Read = Callable[[int], Elements | Sequence[Elements]]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldState:
     """A state, where it sits, and which port's input it keeps (None: something of the operator's own)."""
 
     state: SortedState
@@ -51,7 +51,7 @@ class Known:
     read: Read
     schema: pa.Schema
     wire: Wire
-    held: Held | None = None
+    held: HeldState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class KeptLeaf:
         return self.columns.keys() >= set(schema.names)
 
 
-def held_states(box: Box) -> Iterator[Held]:
+def held_states(box: Box) -> Iterator[HeldState]:
     """All states of a box, with their places."""
     for i, operator in enumerate(box.operators):
         for port, state in ports_of(operator):
-            yield Held(state, i, port)
+            yield HeldState(state, i, port)
 
 
 def ports_of(operator: Operator) -> list[tuple[int | None, SortedState]]:
@@ -83,11 +83,11 @@ def ports_of(operator: Operator) -> list[tuple[int | None, SortedState]]:
     match operator:
         case SymmetricJoin():
             return list(enumerate(operator.sides))
-        case MultiwayJoin():
+        case MultiwayJoinOperator():
             return [(port, state) for port, states in enumerate(operator.indexes) for state in states]
-        case KeptWindow():
+        case KeptWindowOperator():
             return [(0, operator.state)]
-        case OrderedRows() | FollowedBy():
+        case OrderedRowsOperator() | FollowedByOperator():
             return [(None, state) for state in operator.states]
         case SliceOperator():
             return list(enumerate(operator.kept))
@@ -99,13 +99,13 @@ class Contents:
 
     def __init__(self, box: Box) -> None:
         self.box = box
-        self.by_id: dict[str, list[Held]] = defaultdict(list)
+        self.by_id: dict[str, list[HeldState]] = defaultdict(list)
         self.leaves: dict[str, KeptLeaf] = {}
         for held in held_states(box):
             self.by_id[held.state.id].append(held)
             self._trace(held)
 
-    def match(self, held: Held) -> Held | None:
+    def match(self, held: HeldState) -> HeldState | None:
         """The old state with the content of a new one; one of an operator's own kind must be the same in all."""
         found = [h for h in self.by_id.get(held.state.id, ()) if (h.port is None) == (held.port is None)]
         same_key = [h for h in found if h.state.key == held.state.key]
@@ -113,9 +113,9 @@ class Contents:
             return next((h for h in same_key if shareable(h.state, held.state)), None)
         return next(iter(same_key or found), None)
 
-    def top(self, held: Held) -> Held | None:
+    def top(self, held: HeldState) -> HeldState | None:
         """What lies below an ISTREAM, DSTREAM or RSTREAM: equivalent plans hold the same there under any name."""
-        return Held(self.box.operators[-1].states[0], len(self.box.operators) - 1, 0)
+        return HeldState(self.box.operators[-1].states[0], len(self.box.operators) - 1, 0)
 
     def find(self, node: p.PhysicalNode) -> Known | None:
         """A node's output, if some state holds it."""
@@ -131,11 +131,11 @@ class Contents:
         kept = self.leaves.get(leaf_name(node))
         return kept if kept is not None and kept.offers(node.schema) else None
 
-    def _trace(self, held: Held) -> None:
+    def _trace(self, held: HeldState) -> None:
         """Finds the leaf below a state, if what lies between can be undone."""
         node = self.box.nodes[held.operator]
         operator = self.box.operators[held.operator]
-        if isinstance(operator, Deduplicate):
+        if isinstance(operator, DeduplicateOperator):
             known = Known(_current(held.state), held.state.schema, self.box.wire(held.operator), held)
             child = node.inputs[0]
         elif held.port is not None:
@@ -148,7 +148,7 @@ class Contents:
     def _descend(self, node: p.PhysicalNode, known: Known, columns: dict[str, str]) -> None:
         """`columns` says for columns of a node's output where the content read has them."""
         match node:
-            case p.Source() | p.AssignWindow():
+            case p.SourceNode() | p.AssignWindow():
                 here = {name: columns[name] for name in node.schema.names if name in columns}
                 before = self.leaves.get(leaf_name(node))
                 if before is None or len(before.columns) < len(here):
@@ -191,12 +191,12 @@ def kept_windows(box: Box) -> set[str]:
 
 
 def _plain(node: p.PhysicalNode) -> bool:
-    return all(isinstance(n, p.Source | p.Filter | p.Compute | p.Concatenate) for n in p.walk_physical(node))
+    return all(isinstance(n, p.SourceNode | p.Filter | p.Compute | p.Concatenate) for n in p.walk_physical(node))
 
 
 def leaf_name(node: p.PhysicalNode) -> str:
     """What a leaf is known by: a source by its alias, a window over a sub-query by what it holds."""
-    return node.stream.alias if isinstance(node, p.Source) else node.content
+    return node.stream.alias if isinstance(node, p.SourceNode) else node.content
 
 
 def shareable(one: SortedState, other: SortedState) -> bool:
@@ -226,7 +226,7 @@ def _undone(node: p.Compute, columns: dict[str, str]) -> dict[str, str]:
 def _drops_nothing(node: p.PhysicalNode) -> bool:
     while isinstance(node, p.Compute):
         node = node.input
-    return isinstance(node, p.Source)
+    return isinstance(node, p.SourceNode)
 
 
 def _current(state: SortedState) -> Read:

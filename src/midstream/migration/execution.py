@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import INFINITY
 from midstream.errors import InputError
 from midstream.operators.box import Box
@@ -25,7 +25,7 @@ class Execution(Protocol):
     """Something that computes a query's results from its sources' elements."""
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """What it must be fed with."""
 
     def feed(self, alias: str, batch: Elements) -> None:
@@ -56,12 +56,12 @@ class SingleBox:
         self.sink = sink
         self.schedule = schedule
         self.scheduler = schedule(box, sink)
-        self.inputs: dict[str, list[tuple[int, Source]]] = {}
+        self.inputs: dict[str, list[tuple[int, SourceNode]]] = {}
         for number, (source, _) in enumerate(box.sources):
             self.inputs.setdefault(source.stream.alias, []).append((number, source))
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """What the box reads."""
         return tuple(source for source, _ in self.box.sources)
 

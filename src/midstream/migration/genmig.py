@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.migration.coalesce import Coalesce, CutAtSplit, Joint, Pairing
 from midstream.migration.execution import SingleBox, named
 from midstream.migration.legality import emission_class, keeps_intervals, require_one_query, require_split_time
@@ -71,7 +71,7 @@ class GenMig:
         return Coalesce(box.plan.schema, split, exact, self.pairing)
 
 
-def _ahead(source: Source) -> SortedState:
+def _ahead(source: SourceNode) -> SortedState:
     """A state that keeps a source's rows, in an order by which their groups can leave."""
     state = SortedState(f"{source.stream.alias} ahead of the split", (), source.schema, None)
     state.grouping = Grouping.of(source.partition, source.schema.names)
@@ -95,7 +95,7 @@ class SplitExecution:
         self.old = relational(old, self._from_old)
         self.new = relational(self.after, self._from_new)
         self.joint = joint(self.old.box, self.new.box, split)
-        self.sources: tuple[Source, ...] = common_sources(self.old, self.new)
+        self.sources: tuple[SourceNode, ...] = common_sources(self.old, self.new)
         # What only the new box has seen: the old one needs it if the migration is cancelled.
         self.ahead = {source.stream.alias: _ahead(source) for source in self.sources}
 

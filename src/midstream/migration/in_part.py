@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING
 from midstream.errors import MigrationError
 from midstream.migration.execution import SingleBox, named
@@ -184,7 +184,7 @@ class MigratingPart:
         self.part.begin()
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """What the part, and the operators below and above it, must be fed with from outside."""
         inner = {*self.below, PART}
         everyone = (self.part, *self.below.values(), *(() if self.above is None else (self.above,)))

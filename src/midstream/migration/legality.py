@@ -75,7 +75,7 @@ def require_split_time(strategy: str, plans: Iterable[Plan]) -> None:
 
 def _no_split(node: p.PhysicalNode) -> str | None:
     match node:
-        case p.Source() if node.longest is None:
+        case p.SourceNode() if node.longest is None:
             return "its tuples are valid for ever, so there is no instant after which the old box is not needed"
         case p.OverStream():
             return "it looks at rows of any time before, so it cannot be cut at an instant"
@@ -115,7 +115,7 @@ def describe(node: p.PhysicalNode) -> str:
             return "a sequence"
         case p.AssignWindow() | p.Instants():
             return "a window over a sub-query"
-        case p.Source() if node.longest is None:
+        case p.SourceNode() if node.longest is None:
             return "an [UNBOUNDED] window"
     return node.label
 
@@ -127,7 +127,7 @@ def emission_class(node: p.PhysicalNode) -> str:
             return "nothing"
         case p.OrderedRows() | p.Instants() | p.FollowedBy():
             return "nothing"
-        case p.Source() | p.AssignWindow():
+        case p.SourceNode() | p.AssignWindow():
             return "everything"
         case p.HashJoin() | p.MultiwayJoin():
             classes = {emission_class(child) for child in node.inputs}
@@ -140,8 +140,8 @@ def emission_class(node: p.PhysicalNode) -> str:
     return emission_class(node.inputs[0])
 
 
-def _sources(plan: p.PhysicalNode) -> list[p.Source]:
-    return [node for node in p.walk_physical(plan) if isinstance(node, p.Source)]
+def _sources(plan: p.PhysicalNode) -> list[p.SourceNode]:
+    return [node for node in p.walk_physical(plan) if isinstance(node, p.SourceNode)]
 
 
 def _listed(windows: Mapping[str, object]) -> str:

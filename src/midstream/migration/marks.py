@@ -60,7 +60,7 @@ def mark_of(alias: str) -> str:
 
 def _marked(node: p.PhysicalNode) -> p.PhysicalNode:
     match node:
-        case p.Source():
+        case p.SourceNode():
             return replace(node, schema=_extended(node.schema, [mark_of(node.stream.alias)]))
         case p.Filter() | p.Unnest():
             inner = _marked(node.input)

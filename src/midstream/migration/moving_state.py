@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.errors import MigrationError
 from midstream.migration.contents import Contents
 from midstream.migration.execution import SingleBox
@@ -83,7 +83,7 @@ class MovedState:
         self.figures.holding(sum(held.state.rows for held in move.unmatched))
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """What the new box reads."""
         return self.new.sources
 

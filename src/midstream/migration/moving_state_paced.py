@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.errors import MigrationError
 from midstream.migration.contents import Contents
 from midstream.migration.execution import SingleBox, named
@@ -88,7 +88,7 @@ class PacedMove:
         self.budget = budget
         self.figures = Figures()
         self.move = StateMove(Contents(old.box), new, new.functions, paced=True)
-        self.sources: tuple[Source, ...] = common_sources(self.before, self.after)
+        self.sources: tuple[SourceNode, ...] = common_sources(self.before, self.after)
         self.targets: dict[Wire | str, list[Wire]] = defaultdict(list)
         for feed in self.move.feeds:
             self.targets[feed.origin].append(feed.target)

@@ -28,7 +28,7 @@ from midstream.operators.box import Box
 from midstream.optimizer.plans import Plan
 
 REPLAYED = (
-    p.Source,
+    p.SourceNode,
     p.Filter,
     p.Compute,
     p.Unnest,
@@ -66,7 +66,7 @@ class MovingStateReplayed:
                     hint="use strategy moving_state, which moves it at once",
                 )
         contents = Contents(Box(old.physical, functions))
-        for source in (node for node in p.walk_physical(new.physical) if isinstance(node, p.Source)):
+        for source in (node for node in p.walk_physical(new.physical) if isinstance(node, p.SourceNode)):
             if contents.leaf(source) is None:
                 raise MigrationError(
                     f"{self.name} cannot migrate to this plan: it needs the window of {source.stream.alias}, "

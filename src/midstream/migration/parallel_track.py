@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING
 from midstream.migration.execution import SingleBox
 from midstream.migration.legality import require_interval_keeping, require_one_query, require_split_time
@@ -71,7 +71,7 @@ class TwoTracks:
         plan = marked_plan(self.unmarked.box.plan, rule)
         self.old = old.beside(Box(plan, old.box.functions), self.top.give)
         self.new = relational(self.after, self.top.give)
-        self.sources: tuple[Source, ...] = common_sources(self.unmarked, self.new)
+        self.sources: tuple[SourceNode, ...] = common_sources(self.unmarked, self.new)
 
     def begin(self) -> None:
         """Marks everything in the old box as old; the new box starts empty."""

@@ -104,7 +104,7 @@ def _below(old: p.PhysicalNode, new: p.PhysicalNode) -> Iterator[tuple[str, tupl
 
 
 def _aliases(node: p.PhysicalNode) -> list[str]:
-    return [n.stream.alias for n in p.walk_physical(node) if isinstance(n, p.Source)]
+    return [n.stream.alias for n in p.walk_physical(node) if isinstance(n, p.SourceNode)]
 
 
 def _tapped(node: p.PhysicalNode, below: dict[str, p.PhysicalNode]) -> p.PhysicalNode:
@@ -120,9 +120,9 @@ def outline(node: p.PhysicalNode) -> str:
     Selections and projections show only where there is no other operator.
     """
     match node:
-        case p.Source():
+        case p.SourceNode():
             return node.stream.alias
-        case p.Filter() | p.Compute() | p.Unnest() if not isinstance(node.input, p.Source):
+        case p.Filter() | p.Compute() | p.Unnest() if not isinstance(node.input, p.SourceNode):
             return outline(node.input)
         case p.HashJoin():
             return f"({outline(node.left)} {outline(node.right)})"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import BEGINNING
@@ -41,7 +41,7 @@ class Situation:
     state, and `corrections` by how much earlier forecasts were off, by strategy.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[SourceNode, ...]
     frontier: int = BEGINNING
     starts: Mapping[str, int] = field(default_factory=dict)
     registers: Mapping[str, int] = field(default_factory=dict)
@@ -125,19 +125,19 @@ def latest_ends(execution: Execution) -> dict[str, int]:
     return ends
 
 
-def common_sources(old: SingleBox, new: SingleBox) -> tuple[Source, ...]:
+def common_sources(old: SingleBox, new: SingleBox) -> tuple[SourceNode, ...]:
     """What both boxes must be fed with: per source all columns that either reads."""
     theirs = {source.stream.alias: source for source in new.sources}
     return tuple(widened(source, theirs[source.stream.alias]) for source in old.sources)
 
 
-def widened(source: Source, other: Source) -> Source:
+def widened(source: SourceNode, other: SourceNode) -> SourceNode:
     """A source with all columns that two plans read of it."""
     if source.schema.names == other.schema.names:
         return source
     names = set(source.schema.names) | set(other.schema.names)
     columns = sorted((f for f in source.stream.schema if f.name in names), key=lambda f: f.name)
-    return Source(pa.schema(columns), source.stream, source.window, partition=source.partition)
+    return SourceNode(pa.schema(columns), source.stream, source.window, partition=source.partition)
 
 
 def rows_in(states: Iterator[Any]) -> int:

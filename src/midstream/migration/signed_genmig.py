@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.migration.protocol import Figures, widened
 from midstream.operators.elements import Elements
 from midstream.operators.signed_box import SignedBox, Sink
@@ -30,7 +30,7 @@ class SignedGenMig:
         self.new.advance(old.frontier)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """What both boxes read: all columns of either."""
         return tuple(widened(source, self.new.inputs[source.stream.alias][0]) for source in self.old.sources)
 

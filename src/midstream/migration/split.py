@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop, Range, Unbounded
 from midstream.operators.elements import Elements
@@ -45,7 +45,7 @@ class Split:
         return before, crossing, batch.where(~early)
 
 
-def split_after(sources: tuple[Source, ...], starts: Mapping[str, int], registers: Mapping[str, int]) -> int:
+def split_after(sources: tuple[SourceNode, ...], starts: Mapping[str, int], registers: Mapping[str, int]) -> int:
     """The latest end that the windows give to any start seen; a silent input's register stands in for a start."""
     last = BEGINNING
     for source in sources:
@@ -56,7 +56,7 @@ def split_after(sources: tuple[Source, ...], starts: Mapping[str, int], register
     return last
 
 
-def end_of(source: Source, start: int) -> int:
+def end_of(source: SourceNode, start: int) -> int:
     """When an element of a source that came in at a time ends."""
     match source.window:
         case Hop() as hop:

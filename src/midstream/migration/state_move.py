@@ -24,7 +24,7 @@ from midstream.algebra import physical as p
 from midstream.algebra.physical.routed import OneWayJoin
 from midstream.algebra.time import BEGINNING
 from midstream.errors import InternalError, MigrationError
-from midstream.migration.contents import Held, KeptLeaf, Known, Read, held_states, parts_of, ports_of, shareable
+from midstream.migration.contents import HeldState, KeptLeaf, Known, Read, held_states, parts_of, ports_of, shareable
 from midstream.migration.execution import arranged
 from midstream.migration.legality import describe, is_to_stream
 from midstream.migration.protocol import Functions
@@ -33,7 +33,7 @@ from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.build import build
 from midstream.operators.elements import Elements
 from midstream.operators.join import SymmetricJoin, prepare
-from midstream.operators.multiway_join import MultiwayJoin
+from midstream.operators.multiway_join import MultiwayJoinOperator
 from midstream.operators.state.segment import make_segment
 from midstream.operators.state.sorted_state import SortedState
 
@@ -109,10 +109,10 @@ class Backlog:
 class Offer(Protocol):
     """What is known of an old plan: whole contents by what they are, wherever they lie."""
 
-    def match(self, held: Held) -> Held | None:
+    def match(self, held: HeldState) -> HeldState | None:
         """The old state with the content of a new one."""
 
-    def top(self, held: Held) -> Held | None:
+    def top(self, held: HeldState) -> HeldState | None:
         """What lies below an ISTREAM, DSTREAM or RSTREAM."""
 
     def find(self, node: p.PhysicalNode) -> Known | None:
@@ -141,8 +141,8 @@ class StateMove:
     ) -> None:
         self.new, self.functions, self.contents = new, functions, contents
         self.onward, self.follows = onward, follows
-        self.matched: dict[int, Held] = {}
-        self.unmatched: list[Held] = []
+        self.matched: dict[int, HeldState] = {}
+        self.unmatched: list[HeldState] = []
         for held in held_states(new):
             its = self._match(held)
             if its is None:
@@ -161,7 +161,7 @@ class StateMove:
         if onward is not None:
             self._fill(new.plan, Wire(ROOT, 0))
 
-    def _match(self, held: Held) -> Held | None:
+    def _match(self, held: HeldState) -> HeldState | None:
         if self._is_top(held):
             return self.contents.top(held)
         return self.contents.match(held)
@@ -182,7 +182,7 @@ class StateMove:
                 self.unmatched.append(held)
         return ports
 
-    def _is_top(self, held: Held) -> bool:
+    def _is_top(self, held: HeldState) -> bool:
         return is_to_stream(self.new.plan) and held.operator == len(self.new.operators) - 1
 
     def _fill_port(self, operator: int, port: int) -> None:
@@ -197,7 +197,7 @@ class StateMove:
 
     def _fill(self, node: p.PhysicalNode, wire: Wire) -> None:
         """Plans where the content of a node comes from, which is to arrive along a wire."""
-        if not isinstance(node, p.Source):
+        if not isinstance(node, p.SourceNode):
             here = self._operator_before(wire)
             if any((here, port) in self.open_ports for port in range(len(node.inputs))):
                 # Its own states are being filled, and what they are filled with goes on from there.
@@ -208,7 +208,7 @@ class StateMove:
             self._fill_from(known, wire, node)
             return
         match node:
-            case p.Source() | p.AssignWindow():
+            case p.SourceNode() | p.AssignWindow():
                 self._fill_leaf(node, wire)
             case p.Filter() | p.Compute() | p.Unnest() | p.Concatenate() | p.WindowBounds():
                 for port, child in enumerate(node.inputs):
@@ -229,7 +229,7 @@ class StateMove:
         leaf = self.contents.leaf(node)
         if leaf is None:
             raise self._not_derivable(node)
-        self.feeds.append(Feed(node.stream.alias if isinstance(node, p.Source) else "", wire))
+        self.feeds.append(Feed(node.stream.alias if isinstance(node, p.SourceNode) else "", wire))
         rest = SortedState(f"rest of {node.content}", (), leaf.known.schema, None)
         self.backlogs.append(Backlog(wire, rest, leaf.known.read, partial(leaf.shaped, node.schema)))
 
@@ -256,7 +256,7 @@ class StateMove:
         return self.new.before(wire)
 
     def _not_derivable(self, node: p.PhysicalNode) -> MigrationError:
-        what = f"the window of {node.stream.alias}" if isinstance(node, p.Source) else describe(node)
+        what = f"the window of {node.stream.alias}" if isinstance(node, p.SourceNode) else describe(node)
         return MigrationError(
             f"moving_state cannot migrate to this plan: it needs {what}, which the old plan has not kept",
             detail="the old plan keeps only some columns, or only a result, of what the new plan would have to store",
@@ -269,7 +269,9 @@ class StateMove:
         self.new.restore(frontier)
         for twin, live in self._twins():
             twin.restore(frontier)
-            if isinstance(twin, SymmetricJoin | MultiwayJoin) and isinstance(live, SymmetricJoin | MultiwayJoin):
+            if isinstance(twin, SymmetricJoin | MultiwayJoinOperator) and isinstance(
+                live, SymmetricJoin | MultiwayJoinOperator
+            ):
                 twin.at_once = live.at_once
             for (port, mine), (_, its) in zip(ports_of(twin), ports_of(live), strict=True):
                 if port != 0:

@@ -31,7 +31,7 @@ from midstream.operators.elements import Elements, Indices, Mask
 from midstream.operators.float_sums import float_totals
 from midstream.operators.large_groups import LargeGroups, LargeSlice, Values
 from midstream.operators.ordering import group_rows, total_order
-from midstream.operators.parts import ALL_ROWS, Argument, Layout, Part, Parts, count_measure
+from midstream.operators.parts import ALL_ROWS, Argument, SweptPart, SweptParts, SweptRows, count_measure
 from midstream.operators.slices import KeyedSliceOperator
 from midstream.operators.state.alive import Alive, Stored
 from midstream.operators.state.sorted_state import SortedState
@@ -63,7 +63,7 @@ class AggregateSpec:
         return Argument(name, self.where, self.distinct, schema.field(name).type)
 
 
-class GroupAggregate(KeyedSliceOperator):
+class GroupAggregateOperator(KeyedSliceOperator):
     """Aggregates by key columns, or over everything if there are none."""
 
     name = "aggregate"
@@ -104,7 +104,7 @@ class GroupAggregate(KeyedSliceOperator):
         batch = pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema)
         return Elements(batch, pieces.starts, pieces.ends).where(rows.parts(ALL_ROWS, known).count > 0)
 
-    def _layout(self, rows: Elements, groups: Indices, start: int, end: int) -> Layout:
+    def _layout(self, rows: Elements, groups: Indices, start: int, end: int) -> SweptRows:
         throughout = (rows.valid_from == start) & (rows.valid_to == end)
         if self.row_by_row:
             throughout[:] = False
@@ -115,26 +115,26 @@ class GroupAggregate(KeyedSliceOperator):
             np.concatenate([rows.valid_from[single], np.full(len(merged), start)]),
             np.concatenate([rows.valid_to[single], np.full(len(merged), end)]),
         )
-        return Layout(pieces, groups, single, whole, merged)
+        return SweptRows(pieces, groups, single, whole, merged)
 
 
 class InMemory:
     """The rows of a slice, all at once."""
 
-    def __init__(self, rows: Elements, layout: Layout, examples: pa.RecordBatch) -> None:
+    def __init__(self, rows: Elements, layout: SweptRows, examples: pa.RecordBatch) -> None:
         self.rows = rows
         self.layout = layout
         self.pieces = layout.pieces
         self.examples = examples
 
-    def parts(self, argument: Argument, known: dict[object, Any]) -> Parts:
+    def parts(self, argument: Argument, known: dict[object, Any]) -> SweptParts:
         """What an aggregate looks at."""
         part = argument.part(self.rows.columns, self.layout)
         if argument.distinct:
             part = self._without_repeats(part)
-        return Parts(argument, len(self.rows), lambda: (part,), known)
+        return SweptParts(argument, len(self.rows), lambda: (part,), known)
 
-    def _without_repeats(self, part: Part) -> Part:
+    def _without_repeats(self, part: SweptPart) -> SweptPart:
         """The rows' different values per group, each over the union of its intervals, on the same pieces."""
         values = Values(self.layout.groups, part.values, self.rows.valid_from, self.rows.valid_to)
         return values.at(np.flatnonzero(part.present)).different().part(self.pieces)
@@ -153,7 +153,7 @@ def value_of(spec: AggregateSpec, rows: InMemory | LargeSlice, schema: pa.Schema
         return compute(spec, rows.parts(spec.argument(schema), known))
 
 
-def compute(spec: AggregateSpec, parts: Parts) -> pa.Array:
+def compute(spec: AggregateSpec, parts: SweptParts) -> pa.Array:
     """An aggregate's value on every piece."""
     count = parts.count
     if spec.function == "count" or not spec.columns:
@@ -178,24 +178,24 @@ def compute(spec: AggregateSpec, parts: Parts) -> pa.Array:
     raise InternalError(f"no aggregate {spec.function}")
 
 
-def _mean_of_parts(totals: Parts, counts: Parts) -> pa.Array:
+def _mean_of_parts(totals: SweptParts, counts: SweptParts) -> pa.Array:
     """The means of groups from the sums and counts of their parts, as they would be of all rows."""
     count = _integer_total(counts).astype(np.int64)
     mean = _decimal_total(totals).astype(np.float64) / np.maximum(count, 1)
     return pa.array(mean, pa.float64(), mask=count == 0)
 
 
-def _total(parts: Parts) -> Numbers:
+def _total(parts: SweptParts) -> Numbers:
     of_integers = pa.types.is_integer(parts.argument.kind)
     return parts.once("total", lambda: _integer_total(parts) if of_integers else float_totals(parts))
 
 
-def _integer_total(parts: Parts) -> Numbers:
+def _integer_total(parts: SweptParts) -> Numbers:
     wide = sum(largest_sum(part.integers) for part in parts) >= 2**63
     return parts.sweep(lambda part: integer_sum(part.integers, wide))
 
 
-def _decimal_total(parts: Parts) -> Numbers:
+def _decimal_total(parts: SweptParts) -> Numbers:
     largest = 0
     for part in parts:
         largest += 2**63 if part.words is None else largest_sum(part.words)
@@ -203,7 +203,7 @@ def _decimal_total(parts: Parts) -> Numbers:
     return parts.sweep(lambda part: decimal_sum(part.values, part.present, part.words if narrow else None))
 
 
-def _extreme(parts: Parts, some: Mask, least: bool) -> pa.Array:
+def _extreme(parts: SweptParts, some: Mask, least: bool) -> pa.Array:
     found: pa.Array | None = None
     for part in parts:
         order = ranked(part.values)
@@ -217,7 +217,7 @@ def _extreme(parts: Parts, some: Mask, least: bool) -> pa.Array:
     return found
 
 
-def _spread(spec: AggregateSpec, parts: Parts) -> pa.Array:
+def _spread(spec: AggregateSpec, parts: SweptParts) -> pa.Array:
     spread = parts.once("spread", lambda: SpreadOf(parts).column(parts.argument.kind))
     freedom = 1 if spec.function in ("stddev", "variance") else 0
     values = spread.values(parts.count, freedom, deviation=spec.function.startswith("stddev"))

@@ -10,9 +10,9 @@ from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements
-from midstream.operators.shared_graph import ROOT, Named, SharedGraph, Wire
+from midstream.operators.shared_graph import ROOT, NodeNames, SharedGraph, Wire
 
-__all__ = ["ROOT", "Box", "Output", "Wire"]
+__all__ = ["ROOT", "Box", "BoxOutput", "Wire"]
 
 
 class Box(SharedGraph):
@@ -62,7 +62,7 @@ class Box(SharedGraph):
         return box
 
 
-class Output:
+class BoxOutput:
     """Collects what a box gives at its root."""
 
     def __init__(self) -> None:
@@ -79,6 +79,6 @@ def grid_of(operator: Operator) -> Hop | None:
     return grid
 
 
-def _apart(node: PhysicalNode, numbers: Iterator[int]) -> Named:
+def _apart(node: PhysicalNode, numbers: Iterator[int]) -> NodeNames:
     """Names that no two nodes have in common."""
-    return Named(next(numbers), tuple(_apart(child, numbers) for child in node.inputs))
+    return NodeNames(next(numbers), tuple(_apart(child, numbers) for child in node.inputs))

@@ -48,30 +48,30 @@ def build(node: p.PhysicalNode, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.AssignWindow, functions: Functions) -> Operator:
-    return stateless.AssignWindow(node.schema, node.spec)
+    return stateless.AssignWindowOperator(node.schema, node.spec)
 
 
 @build.register
 def _(node: p.Filter, functions: Functions) -> Operator:
     predicate = compile_predicate(node.predicate, node.input.schema, functions)
-    return stateless.Filter(node.schema, predicate, keeps_columns=node.schema.names == node.input.schema.names)
+    return stateless.FilterOperator(node.schema, predicate, keeps_columns=node.schema.names == node.input.schema.names)
 
 
 @build.register
 def _(node: p.Compute, functions: Functions) -> Operator:
     columns = [compile_expression(c.expression, node.input.schema, functions) for c in node.columns]
-    return stateless.Compute(node.schema, columns, _renames(node))
+    return stateless.ComputeOperator(node.schema, columns, _renames(node))
 
 
 @build.register
 def _(node: p.Unnest, functions: Functions) -> Operator:
     lists = {one.name: compile_expression(one.expression, node.input.schema, functions) for one in node.lists}
-    return stateless.Unnest(node.schema, lists)
+    return stateless.UnnestOperator(node.schema, lists)
 
 
 @build.register
 def _(node: p.Concatenate, functions: Functions) -> Operator:
-    return stateless.Concatenate(node.schema, len(node.united))
+    return stateless.ConcatenateOperator(node.schema, len(node.united))
 
 
 @build.register
@@ -96,7 +96,7 @@ def _(node: p.MultiwayJoin, functions: Functions) -> Operator:
                 asked[step.target][step.target_key] = state_of(node.joined[step.target], step.target_key)
     routes = [
         [
-            multiway_join.Step(
+            multiway_join.JoinStep(
                 (state := asked[step.target][step.target_key]),
                 step.key,
                 step.gathered,
@@ -108,13 +108,13 @@ def _(node: p.MultiwayJoin, functions: Functions) -> Operator:
         ]
         for route in node.routes
     ]
-    return multiway_join.MultiwayJoin(node.schema, [list(states.values()) for states in asked], routes)
+    return multiway_join.MultiwayJoinOperator(node.schema, [list(states.values()) for states in asked], routes)
 
 
 @build.register
 def _(node: routed.OneWayJoin, functions: Functions) -> Operator:
     residual = _predicate(node.residual, node.gathered, functions)
-    return one_way_join.OneWayJoin(
+    return one_way_join.OneWayJoinOperator(
         node.schema,
         node.flow.schema,
         node.key,
@@ -131,13 +131,13 @@ def _(node: routed.OneWayJoin, functions: Functions) -> Operator:
 
 @build.register
 def _(node: routed.KeptWindow, functions: Functions) -> Operator:
-    return one_way_join.KeptWindow(node.schema, state_of(node.input, node.key))
+    return one_way_join.KeptWindowOperator(node.schema, state_of(node.input, node.key))
 
 
 @build.register
 def _(node: p.OuterJoin, functions: Functions) -> Operator:
     both = pa.schema([*node.left.schema, *node.right.schema])
-    return outer_join.OuterJoin(
+    return outer_join.OuterJoinOperator(
         node.schema,
         state_of(node.left, node.left_key),
         state_of(node.right, node.right_key),
@@ -153,18 +153,20 @@ def _(node: p.Deduplicate, functions: Functions) -> Operator:
     names = tuple(node.schema.names)
     coverage = distinct.CoverageState(f"coverage of {node.content}", names, node.schema, node.longest)
     coverage.grouping = grouping_of(node.input)
-    return distinct.Deduplicate(node.schema, coverage)
+    return distinct.DeduplicateOperator(node.schema, coverage)
 
 
 @build.register
 def _(node: p.GroupAggregate, functions: Functions) -> Operator:
     specs = [_aggregate_spec(c.call, c.columns, c.where, functions) for c in node.aggregates]
-    return aggregate.GroupAggregate(node.schema, state_of(node.input, node.keys), node.keys, specs, node.grid)
+    return aggregate.GroupAggregateOperator(node.schema, state_of(node.input, node.keys), node.keys, specs, node.grid)
 
 
 @build.register
 def _(node: p.OverPartition, functions: Functions) -> Operator:
-    return over.OverPartition(node.schema, state_of(node.input, node.keys), _row_functions(node, functions), node.grid)
+    return over.OverPartitionOperator(
+        node.schema, state_of(node.input, node.keys), _row_functions(node, functions), node.grid
+    )
 
 
 @build.register
@@ -172,22 +174,22 @@ def _(node: p.OverStream, functions: Functions) -> Operator:
     made = _row_functions(node, functions)
     if node.running:
         return over_stream.RunningOver(node.schema, _rows_of(node), made)
-    return over_stream.OverStream(node.schema, _rows_of(node), made, reach_of(node))
+    return over_stream.OverStreamOperator(node.schema, _rows_of(node), made, reach_of(node))
 
 
-def _row_functions(node: p.OverPartition | p.OverStream, functions: Functions) -> over.RowFunctions:
+def _row_functions(node: p.OverPartition | p.OverStream, functions: Functions) -> over.OrderedFunctions:
     specs = [_aggregate_spec(c.over.call, c.columns, c.where, functions) for c in node.columns]
     columns = tuple(over.OverSpec(c.over, spec) for c, spec in zip(node.columns, specs, strict=True))
-    return over.RowFunctions(node.order, node.ties, columns)
+    return over.OrderedFunctions(node.order, node.ties, columns)
 
 
-def reach_of(node: p.OverStream) -> over_stream.Reach:
+def reach_of(node: p.OverStream) -> over_stream.OverReach:
     """How far back the frames of a node reach."""
     time = node.input.schema.field(node.order[0].name).type
     tick = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}[time.unit] if pa.types.is_timestamp(time) else 1
     back = [(c.over.frame.unit, -(c.over.frame.start or 0)) for c in node.columns if c.over.call.function != "lag"]
     lags = [c.over.number for c in node.columns if c.over.call.function == "lag"]
-    return over_stream.Reach(
+    return over_stream.OverReach(
         max([*(int(n) for unit, n in back if unit == "rows"), *lags], default=0),
         max([int(n) for unit, n in back if unit == "groups"], default=0),
         max([math.ceil(n * tick) + 1 for unit, n in back if unit == "range"], default=0),
@@ -198,22 +200,22 @@ def reach_of(node: p.OverStream) -> over_stream.Reach:
 def _(node: p.SetOperation, functions: Functions) -> Operator:
     left = state_of(node.left, tuple(node.left.schema.names))
     right = state_of(node.right, tuple(node.right.schema.names))
-    return set_operations.SetOperation(node.schema, left, right, node.grid, node.kind)
+    return set_operations.SetOperationOperator(node.schema, left, right, node.grid, node.kind)
 
 
 @build.register
 def _(node: p.WindowBounds, functions: Functions) -> Operator:
-    return stateless.WindowBounds(node.schema, node.hop)
+    return stateless.WindowBoundsOperator(node.schema, node.hop)
 
 
 @build.register
 def _(node: p.RowWindow, functions: Functions) -> Operator:
-    return row_window.RowWindow(node.schema, _rows_of(node), node.spec, node.grid)
+    return row_window.RowWindowOperator(node.schema, _rows_of(node), node.spec, node.grid)
 
 
 @build.register
 def _(node: p.SessionWindow, functions: Functions) -> Operator:
-    return row_window.SessionWindow(node.schema, _rows_of(node), node.spec.gap, node.bounds is not None)
+    return row_window.SessionWindowOperator(node.schema, _rows_of(node), node.spec.gap, node.bounds is not None)
 
 
 @build.register
@@ -230,7 +232,7 @@ def _(node: p.MatchRows, functions: Functions) -> Operator:
         wanted.skip,
         wanted.within,
     )
-    return match.MatchRows(node.schema, _rows_of(node), spec)
+    return match.MatchRowsOperator(node.schema, _rows_of(node), spec)
 
 
 def _looks_at_row(symbol: str, condition: Expression, values: tuple[PatternValue, ...]) -> bool:
@@ -246,12 +248,12 @@ def _rows_of(node: p.OrderedRows) -> SortedState:
 
 @build.register
 def _(node: p.Instants, functions: Functions) -> Operator:
-    return changes.Instants(node.schema, state_of(node.input, ()), node.boundaries)
+    return changes.InstantsOperator(node.schema, state_of(node.input, ()), node.boundaries)
 
 
 @build.register
 def _(node: p.Changes, functions: Functions) -> Operator:
-    return changes.Changes(node.schema, state_of(node.input, ()), node.kind)
+    return changes.ChangesOperator(node.schema, state_of(node.input, ()), node.kind)
 
 
 @build.register
@@ -259,7 +261,7 @@ def _(node: p.FollowedBy, functions: Functions) -> Operator:
     def kept(what: str, side: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:
         return SortedState(f"{what} of {node.content}", key, side.schema, None, grouping=grouping_of(side))
 
-    return sequence.FollowedBy(
+    return sequence.FollowedByOperator(
         node.schema,
         kept("firsts", node.left, node.left_key),
         kept("seconds", node.right, node.right_key),

@@ -38,7 +38,7 @@ SAMPLES = 1_000
 """How many instants of a segment are looked at to cut a slice into parts."""
 
 
-class Changes(SliceOperator):
+class ChangesOperator(SliceOperator):
     """ISTREAM (what entered) and DSTREAM (what left), as elements of one tick; KEEP gives nothing of what it keeps."""
 
     def __init__(self, schema: pa.Schema, kept: SortedState, kind: Literal["istream", "dstream", "keep"]) -> None:
@@ -146,7 +146,7 @@ def _row_bytes(events: Events) -> int:
     return events.segment.bytes // max(1, len(events.segment))
 
 
-class Instants(SliceOperator):
+class InstantsOperator(SliceOperator):
     """One element of one tick per instant at which a tuple is valid: RSTREAM, and what a window over a query sees."""
 
     name = "instants"

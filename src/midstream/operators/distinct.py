@@ -34,7 +34,7 @@ from midstream.operators.vectors import gather
 NOTHING = np.empty(0, np.int64)
 
 
-class Known(NamedTuple):
+class Covered(NamedTuple):
     """What is covered: whose it is, by position, from when and until when."""
 
     owners: Indices
@@ -49,7 +49,7 @@ class CoverageState(SortedState):
     least_split = 16_384
     dead_share = 0.5
 
-    def within(self, tuples: pa.RecordBatch, hashes: Hashes, start: int, end: int) -> Known:
+    def within(self, tuples: pa.RecordBatch, hashes: Hashes, start: int, end: int) -> Covered:
         """What covers some tuples, which are in order of hash and distinct, where that reaches into `[start, end)`."""
         segments, here, there = [], [], []
         for segment in self.segments:
@@ -62,7 +62,7 @@ class CoverageState(SortedState):
                 here.append(owners)
                 there.append(places)
         if not segments:
-            return Known(NOTHING, NOTHING, NOTHING)
+            return Covered(NOTHING, NOTHING, NOTHING)
         cuts = np.cumsum([len(places) for places in there]).tolist()
         pairs = Pairs(np.concatenate(here), np.concatenate(there), segments, cuts)
         valid_from = np.concatenate([s.elements.valid_from.take(at) for s, at in pairs.parts()])
@@ -71,12 +71,12 @@ class CoverageState(SortedState):
         if not near.all():
             kept = near.nonzero()[0]
             pairs, valid_from, valid_to = pairs.where(kept), valid_from[kept], valid_to[kept]
-        known = Known(pairs.here, valid_from, valid_to)
+        known = Covered(pairs.here, valid_from, valid_to)
         if len(pairs.here) == 0 or tuples.num_columns == 0:
             return known
         asked = [gather(column, pairs.here) for column in tuples.columns]
         same = columns_equal(asked, [gather_stored(pairs, i) for i in range(tuples.num_columns)], True)
-        return known if same.all() else Known(*(part[same] for part in known))
+        return known if same.all() else Covered(*(part[same] for part in known))
 
     def current(self, frontier: int) -> Elements:
         """The coverage of every tuple from the frontier on; no two intervals of a tuple touch."""
@@ -128,7 +128,7 @@ def _runs(elements: Elements, hashes: Hashes, order: Indices) -> Indices:
     return np.append(0, np.flatnonzero(~joins) + 1)
 
 
-class Deduplicate(Operator):
+class DeduplicateOperator(Operator):
     """Keeps one copy of each tuple per snapshot."""
 
     name = "distinct"
@@ -180,7 +180,7 @@ class Deduplicate(Operator):
         self.work.inserted += len(fresh)
 
 
-def _added(batch: Elements, groups: Indices, known: Known) -> tuple[Indices, Ticks, Ticks]:
+def _added(batch: Elements, groups: Indices, known: Covered) -> tuple[Indices, Ticks, Ticks]:
     """What the batch adds to what is known: groups in order, and for each its new intervals."""
     if len(known.owners) == 0:
         pieces = sweep(groups, batch.valid_from, batch.valid_to)

@@ -12,11 +12,11 @@ import numpy as np
 from midstream.operators import exact_numbers as exact
 from midstream.operators.accumulators import Measure
 from midstream.operators.exact_numbers import Extent, Floats
-from midstream.operators.parts import Part, Parts
+from midstream.operators.parts import SweptPart, SweptParts
 from midstream.operators.vectors import Numbers
 
 
-def float_totals(parts: Parts) -> Floats:
+def float_totals(parts: SweptParts) -> Floats:
     """The sum of the present values on every piece."""
     extent = reduce(Extent.joined, (exact.extent_of_floats(part.mantissas) for part in parts), exact.NO_EXTENT)
     bits = exact.sum_bits(parts.rows)
@@ -26,11 +26,11 @@ def float_totals(parts: Parts) -> Floats:
     return total
 
 
-def _narrow(parts: Parts, extent: Extent, bits: int) -> Floats:
+def _narrow(parts: SweptParts, extent: Extent, bits: int) -> Floats:
     if not extent.widest:
         return parts.sweep(lambda part: Measure(np.zeros(len(part.present)), np.add, 0.0))
 
-    def digits(part: Part) -> dict[int, Measure]:
+    def digits(part: SweptPart) -> dict[int, Measure]:
         found = exact.digits_of_floats(part.mantissas, bits, extent).digits
         return {place: Measure(digit, np.add, 0, steps=True) for place, digit in enumerate(found)}
 
@@ -43,10 +43,10 @@ def _narrow(parts: Parts, extent: Extent, bits: int) -> Floats:
     return np.where(negative, -total, total)
 
 
-def _wide(parts: Parts, extent: Extent) -> Floats:
+def _wide(parts: SweptParts, extent: Extent) -> Floats:
     """The same in Python's integers, for numbers that are too far apart."""
 
-    def integers(part: Part) -> Measure:
+    def integers(part: SweptPart) -> Measure:
         return Measure(exact.integers_of_floats(part.mantissas, extent), np.add, 0)
 
     sums: Numbers = parts.sweep(integers)

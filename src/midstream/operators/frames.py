@@ -16,7 +16,7 @@ Bounds = tuple[Indices, Indices]
 """Where something begins for each place, and the place behind its end."""
 
 
-class Places:
+class FramePlaces:
     """Rows on pieces of time, by piece and then in order: a partition is what lies on one piece."""
 
     def __init__(self, row: Indices, piece: Indices, peers: Indices) -> None:
@@ -41,7 +41,7 @@ def _bounds(new: Mask) -> Bounds:
     return at[number], np.append(at[1:], len(new))[number]
 
 
-def ranking(function: str, places: Places, buckets: int) -> pa.Array:
+def ranking(function: str, places: FramePlaces, buckets: int) -> pa.Array:
     """A function of places alone."""
     number, rank, size = places.here - places.start, places.peer_start - places.start, places.end - places.start
     match function:
@@ -63,7 +63,7 @@ def ranking(function: str, places: Places, buckets: int) -> pa.Array:
     raise InternalError(f"no function {function} of places")
 
 
-def neighbour(over: NamedOver, columns: Sequence[pa.Array], places: Places) -> pa.Array:
+def neighbour(over: NamedOver, columns: Sequence[pa.Array], places: FramePlaces) -> pa.Array:
     """The value some places before or after, or the default."""
     distance = over.number
     known = _known(over, columns[0], places) if distance else places.here
@@ -76,7 +76,7 @@ def neighbour(over: NamedOver, columns: Sequence[pa.Array], places: Places) -> p
     return _values(columns, places, *_within(known, number, places.start, places.end))
 
 
-def picked(over: NamedOver, column: pa.Array, places: Places, frame: Bounds) -> pa.Array:
+def picked(over: NamedOver, column: pa.Array, places: FramePlaces, frame: Bounds) -> pa.Array:
     """The value of the first, the last or another place of every frame."""
     known = _known(over, column, places)
     if over.call.function == "last_value":
@@ -87,7 +87,7 @@ def picked(over: NamedOver, column: pa.Array, places: Places, frame: Bounds) -> 
     return _values([column], places, *_within(known, number, *frame))
 
 
-def _known(over: NamedOver, column: pa.Array, places: Places) -> Indices:
+def _known(over: NamedOver, column: pa.Array, places: FramePlaces) -> Indices:
     """The places that are looked at."""
     valid = validity_of(column) if over.known else None
     return places.here if valid is None else np.flatnonzero(valid[places.row])
@@ -100,7 +100,7 @@ def _within(known: Indices, number: Indices, low: Indices, high: Indices) -> tup
     return at, there & (at >= low) & (at < high)
 
 
-def _values(columns: Sequence[pa.Array], places: Places, at: Indices, there: Mask) -> pa.Array:
+def _values(columns: Sequence[pa.Array], places: FramePlaces, at: Indices, there: Mask) -> pa.Array:
     """Values of the first column at places; elsewhere the second column's own, if there is one."""
     if len(columns) < 2:
         return columns[0].take(pa.array(places.row[at], mask=~there))
@@ -108,14 +108,14 @@ def _values(columns: Sequence[pa.Array], places: Places, at: Indices, there: Mas
     return gather(both, np.where(there, places.row[at], len(columns[0]) + places.row))
 
 
-def frame_of(frame: Frame, places: Places, by: tuple[pa.Array, bool] | None) -> Bounds:
+def frame_of(frame: Frame, places: FramePlaces, by: tuple[pa.Array, bool] | None) -> Bounds:
     """Where the frame of every place begins and ends; `by` is the order's first column, and whether it descends."""
     low = _edge(frame, frame.start, places, by, False)
     return low, np.maximum(low, _edge(frame, frame.end, places, by, True))
 
 
 def _edge(
-    frame: Frame, distance: float | int | None, places: Places, by: tuple[pa.Array, bool] | None, end: bool
+    frame: Frame, distance: float | int | None, places: FramePlaces, by: tuple[pa.Array, bool] | None, end: bool
 ) -> Indices:
     if distance is None:
         return places.end if end else places.start
@@ -132,7 +132,7 @@ def _edge(
     return _by_value(distance, places, *by, end)
 
 
-def _by_value(distance: float | int, places: Places, column: pa.Array, descending: bool, end: bool) -> Indices:
+def _by_value(distance: float | int, places: FramePlaces, column: pa.Array, descending: bool, end: bool) -> Indices:
     """The first place whose value is not less than a place's value and a distance, or the first that is greater."""
     found = (places.peer_end if end else places.peer_start).copy()
     numbers, valid = numbers_of(column), validity_of(column)

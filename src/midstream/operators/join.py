@@ -27,20 +27,20 @@ PAIRS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class JoinColumns:
     """Which columns a join gives: for each, from the probing batch (True) or from the state, and its position there."""
 
     schema: pa.Schema
     places: tuple[tuple[bool, int], ...]
 
 
-def output_of(schema: pa.Schema, probing: pa.Schema, stored: pa.Schema) -> Output:
+def output_of(schema: pa.Schema, probing: pa.Schema, stored: pa.Schema) -> JoinColumns:
     """Finds each output column on one of the two sides."""
     places = []
     for name in schema.names:
         here = probing.get_field_index(name)
         places.append((True, here) if here >= 0 else (False, stored.get_field_index(name)))
-    return Output(schema, tuple(places))
+    return JoinColumns(schema, tuple(places))
 
 
 def prepare(batch: Elements, key: Key, nulls_equal: bool, grouping: Grouping | None = None) -> tuple[Elements, Hashes]:
@@ -76,7 +76,7 @@ class Pairs:
 class Probe:
     """Finds, for a batch in hash order, its partners in a state, and builds the pairs."""
 
-    def __init__(self, key: Key, state: SortedState, nulls_equal: bool, output: Output) -> None:
+    def __init__(self, key: Key, state: SortedState, nulls_equal: bool, output: JoinColumns) -> None:
         self.key = key
         self.state = state
         self.nulls_equal = nulls_equal

@@ -20,7 +20,7 @@ from midstream.operators.elements import Indices, Ticks, concatenate_batches, em
 from midstream.operators.exact_numbers import Integers
 from midstream.operators.hashing import hash_columns
 from midstream.operators.ordering import group_rows
-from midstream.operators.parts import Argument, Layout, Part, Parts, count_measure
+from midstream.operators.parts import Argument, SweptPart, SweptParts, SweptRows, count_measure
 from midstream.operators.state.alive import Stored
 from midstream.operators.sweep import Sweep, join_neighbours, pieces_between, positions, sweep
 from midstream.operators.vectors import gather
@@ -62,16 +62,16 @@ class Values:
         rows = examples[pair] if len(pair) else pair
         return Values(self.groups[rows], gather(self.values, rows), starts, ends)
 
-    def part(self, pieces: Sweep) -> Part:
+    def part(self, pieces: Sweep) -> SweptPart:
         """The values as what an aggregate looks at, on some pieces."""
         first, last = positions(pieces, self.groups, self.starts), positions(pieces, self.groups, self.ends)
         covered = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
-        layout = Layout(covered, self.groups, np.arange(len(self.groups)), NONE, NONE)
-        return Part(self.values, np.ones(len(self.groups), bool), layout)
+        layout = SweptRows(covered, self.groups, np.arange(len(self.groups)), NONE, NONE)
+        return SweptPart(self.values, np.ones(len(self.groups), bool), layout)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class GroupRows:
     """Some rows of one input, with the numbers of their groups and their validity within a slice."""
 
     side: int
@@ -80,7 +80,7 @@ class Rows:
     starts: Ticks
     ends: Ticks
 
-    def layout(self, pieces: Sweep, start: int, end: int) -> Layout:
+    def layout(self, pieces: Sweep, start: int, end: int) -> SweptRows:
         """How they are swept over the pieces of a slice; those valid throughout enter as one per group."""
         throughout = (self.starts == start) & (self.ends == end)
         whole, single = np.flatnonzero(throughout), np.flatnonzero(~throughout)
@@ -90,7 +90,7 @@ class Rows:
         ends = np.concatenate([self.ends[single], np.full(len(merged), end)])
         first, last = positions(pieces, groups, starts), positions(pieces, groups, ends)
         covered = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
-        return Layout(covered, self.groups, single, whole, merged)
+        return SweptRows(covered, self.groups, single, whole, merged)
 
 
 class LargeGroups:
@@ -111,14 +111,14 @@ class LargeGroups:
                 yield LargeSlice(self, pieces, start, until)
             start = until
 
-    def read(self, start: int, end: int) -> Iterator[Rows]:
+    def read(self, start: int, end: int) -> Iterator[GroupRows]:
         """All rows within a part of the slice, some at a time; columns are called as those of the first input."""
         schema = self.stored[0].state.schema
         for side, stored in enumerate(self.stored):
             for alive in stored.within(start, end).some(self.most):
                 rows = alive.elements
                 columns = rows.columns if side == 0 else pa.RecordBatch.from_arrays(rows.columns.columns, schema=schema)
-                yield Rows(side, columns, self._numbers(columns), rows.valid_from, rows.valid_to)
+                yield GroupRows(side, columns, self._numbers(columns), rows.valid_from, rows.valid_to)
 
     def _numbers(self, columns: pa.RecordBatch) -> Indices:
         """The number of each row's group; one that has none yet gets the next."""
@@ -172,7 +172,7 @@ class LargeSlice:
         """A row of each group."""
         return self.large.examples
 
-    def read(self) -> Iterator[Rows]:
+    def read(self) -> Iterator[GroupRows]:
         """The rows, some at a time."""
         return self.large.read(self.start, self.end)
 
@@ -182,17 +182,17 @@ class LargeSlice:
             measure = count_measure(np.ones(len(rows.groups), bool))
             yield rows.side, rows.layout(self.pieces, self.start, self.end).sweep(measure)
 
-    def parts(self, argument: Argument, known: dict[object, Any]) -> Parts:
+    def parts(self, argument: Argument, known: dict[object, Any]) -> SweptParts:
         """What an aggregate looks at."""
         read = self._different if argument.distinct else self._all
         rows = sum(stored.rows() for stored in self.stored)
-        return Parts(argument, rows, lambda: read(argument), known, several=True)
+        return SweptParts(argument, rows, lambda: read(argument), known, several=True)
 
-    def _all(self, argument: Argument) -> Iterator[Part]:
+    def _all(self, argument: Argument) -> Iterator[SweptPart]:
         for rows in self.read():
             yield argument.part(rows.columns, rows.layout(self.pieces, self.start, self.end))
 
-    def _different(self, argument: Argument) -> Iterator[Part]:
+    def _different(self, argument: Argument) -> Iterator[SweptPart]:
         ranges = sum(stored.size() for stored in self.stored) // self.large.most + 1
         for number in range(ranges):
             none = np.empty(0, np.int64)

@@ -22,7 +22,7 @@ from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Indices, Mask, concatenate, empty_elements
 from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.ordering import stable_order
-from midstream.operators.row_window import OrderedRows
+from midstream.operators.row_window import OrderedRowsOperator
 from midstream.operators.state.places import ChosenRows
 from midstream.operators.state.sorted_state import SortedState
 
@@ -98,7 +98,7 @@ class MatchSpec:
         return max((value.before for value in self.values), default=0)
 
 
-class MatchRows(OrderedRows):
+class MatchRowsOperator(OrderedRowsOperator):
     """MATCH_RECOGNIZE."""
 
     name = "match"

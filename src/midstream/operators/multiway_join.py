@@ -21,7 +21,7 @@ from midstream.operators.state.sorted_state import SortedState
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JoinStep:
     """One probe of a route: which state, by which columns of what has been joined so far, and what to check then."""
 
     state: SortedState
@@ -33,14 +33,14 @@ class Step:
     """Of which partition group what has been joined so far is, if the state is sorted by group."""
 
 
-class MultiwayJoin(Operator):
+class MultiwayJoinOperator(Operator):
     """Joins without intermediate state. `indexes[i]` are the states of input i, one per key it is probed by."""
 
     name = "multiway join"
     at_once = PAIRS_AT_ONCE
 
     def __init__(
-        self, schema: pa.Schema, indexes: Sequence[Sequence[SortedState]], routes: Sequence[Sequence[Step]]
+        self, schema: pa.Schema, indexes: Sequence[Sequence[SortedState]], routes: Sequence[Sequence[JoinStep]]
     ) -> None:
         super().__init__(schema)
         self.ports = len(indexes)
@@ -48,7 +48,7 @@ class MultiwayJoin(Operator):
         self.routes = tuple(tuple(route) for route in routes)
         self.probes = tuple(self._probes(i, route) for i, route in enumerate(self.routes))
 
-    def _probes(self, port: int, route: Sequence[Step]) -> tuple[Probe, ...]:
+    def _probes(self, port: int, route: Sequence[JoinStep]) -> tuple[Probe, ...]:
         probes, so_far = [], self.indexes[port][0].schema
         for step in route:
             output = output_of(step.gathered, so_far, step.state.schema)
@@ -83,7 +83,7 @@ class MultiwayJoin(Operator):
         for result in self._step(self.routes[port][number], self.probes[port][number], batch):
             yield from self._joined(port, number + 1, result)
 
-    def _step(self, step: Step, probe: Probe, batch: Elements) -> Iterator[Elements]:
+    def _step(self, step: JoinStep, probe: Probe, batch: Elements) -> Iterator[Elements]:
         batch, hashes = prepare(batch, step.key, step.nulls_equal, step.grouping)
         if len(batch) == 0:
             return

@@ -20,7 +20,7 @@ from midstream.operators.state.segment import Grouping
 from midstream.operators.state.sorted_state import SortedState
 
 
-class OneWayJoin(Operator):
+class OneWayJoinOperator(Operator):
     """Probes `window` with what comes on port 0; `seen` are this batch's rows of the window's stream, on port 1."""
 
     name = "one-way join"
@@ -77,7 +77,7 @@ class OneWayJoin(Operator):
             kept.append(batch, hashes)
 
 
-class KeptWindow(Operator):
+class KeptWindowOperator(Operator):
     """Stores what comes and gives nothing."""
 
     name = "kept window"

@@ -38,7 +38,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class OuterPairs:
     """Partners by their positions on both sides, and when both are valid."""
 
     left: Indices
@@ -46,11 +46,11 @@ class Pairs:
     valid_from: Ticks
     valid_to: Ticks
 
-    def where(self, kept: Mask) -> Pairs:
+    def where(self, kept: Mask) -> OuterPairs:
         """Some of the pairs."""
         if kept.all():
             return self
-        return Pairs(self.left[kept], self.right[kept], self.valid_from[kept], self.valid_to[kept])
+        return OuterPairs(self.left[kept], self.right[kept], self.valid_from[kept], self.valid_to[kept])
 
 
 class Coverage:
@@ -114,7 +114,7 @@ class Coverage:
         return owners, starts, ends
 
 
-class OuterJoin(KeyedSliceOperator):
+class OuterJoinOperator(KeyedSliceOperator):
     """Left, right and full outer joins, anti joins, and semi joins whose condition is more than equal keys."""
 
     at_once = PAIRS_AT_ONCE
@@ -191,7 +191,7 @@ class OuterJoin(KeyedSliceOperator):
             order = np.argsort(hashes, kind="stable")
         return Side(alive.elements, rows.take(order), hashes.take(order))
 
-    def _pairs(self, left: Side, right: Side, coverage: Coverage) -> Iterator[Pairs]:
+    def _pairs(self, left: Side, right: Side, coverage: Coverage) -> Iterator[OuterPairs]:
         """Pairs that overlap in time and meet the condition, of a bounded number of candidates at a time.
 
         Where only the coverage of the left side is asked for, those it is already known for are left out.
@@ -207,14 +207,14 @@ class OuterJoin(KeyedSliceOperator):
             hit, low, high = hit[more], low[more] + 1, high[more]
         yield from self._expanded(left, right, hit, low, high)
 
-    def _expanded(self, left: Side, right: Side, hit: Indices, low: Indices, high: Indices) -> Iterator[Pairs]:
+    def _expanded(self, left: Side, right: Side, hit: Indices, low: Indices, high: Indices) -> Iterator[OuterPairs]:
         for first, last in chunks(high - low, self.at_once):
             here, there, _ = expand(hit[first:last], low[first:last], high[first:last])
             self.work.matched += len(here)
             pairs = _overlapping(left.elements, right.elements, left.rows.take(here), right.rows.take(there))
             yield self._verified(left.elements.columns, right.elements.columns, pairs)
 
-    def _verified(self, left: pa.RecordBatch, right: pa.RecordBatch, pairs: Pairs) -> Pairs:
+    def _verified(self, left: pa.RecordBatch, right: pa.RecordBatch, pairs: OuterPairs) -> OuterPairs:
         """The pairs whose keys are equal, not just their hashes, and that meet the rest of the condition."""
         if self.kept[0].key and len(pairs.left):
             here = [gather(left.column(name), pairs.left) for name in self.kept[0].key]
@@ -226,7 +226,7 @@ class OuterJoin(KeyedSliceOperator):
             pairs = pairs.where(self.residual(pa.RecordBatch.from_arrays(columns, schema=self.both)))
         return pairs
 
-    def _paired(self, left: Elements, right: Elements, pairs: Pairs) -> Elements:
+    def _paired(self, left: Elements, right: Elements, pairs: OuterPairs) -> Elements:
         assert self.output is not None
         columns = [
             gather(left.columns.column(i), pairs.left) if here else gather(right.columns.column(i), pairs.right)
@@ -243,8 +243,8 @@ class OuterJoin(KeyedSliceOperator):
         return Elements(pa.RecordBatch.from_arrays(arrays, schema=self.schema), valid_from, valid_to)
 
 
-def _overlapping(left: Elements, right: Elements, here: Indices, there: Indices) -> Pairs:
+def _overlapping(left: Elements, right: Elements, here: Indices, there: Indices) -> OuterPairs:
     """The pairs that are valid together at some instant."""
     valid_from = np.maximum(left.valid_from.take(here), right.valid_from.take(there))
     valid_to = np.minimum(left.valid_to.take(here), right.valid_to.take(there))
-    return Pairs(here, there, valid_from, valid_to).where(valid_from < valid_to)
+    return OuterPairs(here, there, valid_from, valid_to).where(valid_from < valid_to)

@@ -22,9 +22,9 @@ from midstream.algebra.windows import ColumnOrder, Hop
 from midstream.operators.aggregate import AggregateSpec, InMemory, value_of
 from midstream.operators.borrowed_aggregates import portions
 from midstream.operators.elements import Elements, Indices
-from midstream.operators.frames import Places, frame_of, neighbour, picked, ranking
+from midstream.operators.frames import FramePlaces, frame_of, neighbour, picked, ranking
 from midstream.operators.ordering import changes, group_rows, ranks_of, stable_order, total_order
-from midstream.operators.parts import Layout
+from midstream.operators.parts import SweptRows
 from midstream.operators.slices import KeyedSliceOperator
 from midstream.operators.state.alive import Alive, Stored
 from midstream.operators.state.sorted_state import SortedState
@@ -41,7 +41,7 @@ class OverSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class RowFunctions:
+class OrderedFunctions:
     """Functions of rows in an order; `ties` are the columns that order what is equal, and all that a row is."""
 
     order: tuple[ColumnOrder, ...]
@@ -62,12 +62,12 @@ class RowFunctions:
         peers[ordered] = np.cumsum(new)
         return ordered, peers
 
-    def values(self, columns: pa.RecordBatch, places: Places) -> list[pa.Array]:
+    def values(self, columns: pa.RecordBatch, places: FramePlaces) -> list[pa.Array]:
         """The value of every function at every place."""
         known: dict[object, Any] = {}
         return [self._value(spec, columns, places, known) for spec in self.specs]
 
-    def _value(self, spec: OverSpec, rows: pa.RecordBatch, places: Places, known: dict[object, Any]) -> pa.Array:
+    def _value(self, spec: OverSpec, rows: pa.RecordBatch, places: FramePlaces, known: dict[object, Any]) -> pa.Array:
         over, columns = spec.over, [rows.column(name) for name in spec.columns.columns]
         function = over.call.function
         if function in RANKINGS:
@@ -79,18 +79,18 @@ class RowFunctions:
             return picked(over, columns[0], places, frame)
         return _aggregated(spec.columns, rows, places, frame, known.setdefault(over.frame, {}))
 
-    def _frame(self, frame: Frame, columns: pa.RecordBatch, places: Places) -> tuple[Indices, Indices]:
+    def _frame(self, frame: Frame, columns: pa.RecordBatch, places: FramePlaces) -> tuple[Indices, Indices]:
         key = self.order[0] if self.order else None
         by = None if key is None else (columns.column(key.name), key.descending)
         return frame_of(frame, places, by)
 
 
-class OverPartition(KeyedSliceOperator):
+class OverPartitionOperator(KeyedSliceOperator):
     """Every row with functions of those that are valid with it and equal it in the keys of its state."""
 
     name = "over"
 
-    def __init__(self, schema: pa.Schema, kept: SortedState, functions: RowFunctions, grid: Hop) -> None:
+    def __init__(self, schema: pa.Schema, kept: SortedState, functions: OrderedFunctions, grid: Hop) -> None:
         super().__init__(schema, (kept,), grid)
         self.functions = functions
 
@@ -105,10 +105,10 @@ class OverPartition(KeyedSliceOperator):
         pieces = sweep(groups, rows.valid_from, rows.valid_to)
         ordered, peers = self.functions.in_order(rows.columns)
         for row, piece in portions(ordered, pieces):
-            places = Places(row, piece, peers[row])
+            places = FramePlaces(row, piece, peers[row])
             yield self._joined(rows, pieces, places, self.functions.values(rows.columns, places))
 
-    def _joined(self, rows: Elements, pieces: Sweep, places: Places, values: list[pa.Array]) -> Elements:
+    def _joined(self, rows: Elements, pieces: Sweep, places: FramePlaces, values: list[pa.Array]) -> Elements:
         """The rows with their values, over neighbouring pieces on which these are the same."""
         if len(places) == len(rows):
             # Every row lies on one piece.
@@ -131,7 +131,7 @@ class OverPartition(KeyedSliceOperator):
 def _aggregated(
     spec: AggregateSpec,
     columns: pa.RecordBatch,
-    places: Places,
+    places: FramePlaces,
     frame: tuple[Indices, Indices],
     known: dict[object, Any],
 ) -> pa.Array:
@@ -146,6 +146,6 @@ def _aggregated(
     taken = [gather(columns.column(name), places.row[counted]) for name in names]
     batch = pa.RecordBatch.from_arrays(taken, names=names)
     pieces = Sweep(np.zeros(len(places), np.intp), places.here, places.here + 1, first, last)
-    layout = Layout(pieces, np.zeros(len(counted), np.intp), np.arange(len(counted)), none, none)
+    layout = SweptRows(pieces, np.zeros(len(counted), np.intp), np.arange(len(counted)), none, none)
     rows = InMemory(Elements(batch, first, last), layout, batch.slice(0, 0))
     return value_of(spec, rows, batch.schema, known)

@@ -21,16 +21,16 @@ import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate
-from midstream.operators.frames import Places
+from midstream.operators.frames import FramePlaces
 from midstream.operators.ordering import group_rows
-from midstream.operators.over import OverSpec, RowFunctions
-from midstream.operators.row_window import OrderedRows
+from midstream.operators.over import OrderedFunctions, OverSpec
+from midstream.operators.row_window import OrderedRowsOperator
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import gather
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class OverReach:
     """How far back frames reach from a row: by rows, by groups of rows of one time, and by ticks."""
 
     rows: int = 0
@@ -38,12 +38,12 @@ class Reach:
     ticks: int = 0
 
 
-class OverStream(OrderedRows):
+class OverStreamOperator(OrderedRowsOperator):
     """Functions over frames that have a start."""
 
     name = "over a stream"
 
-    def __init__(self, schema: pa.Schema, kept: SortedState, functions: RowFunctions, reach: Reach) -> None:
+    def __init__(self, schema: pa.Schema, kept: SortedState, functions: OrderedFunctions, reach: OverReach) -> None:
         super().__init__(schema, kept, (), None)
         self.functions = functions
         self.reach = reach
@@ -56,16 +56,16 @@ class OverStream(OrderedRows):
         needed |= rows.valid_from[here] >= end - self.reach.ticks
         return self._given(rows, places, values, start), here[~needed]
 
-    def _evaluated(self, rows: Elements) -> tuple[Places, list[pa.Array]]:
+    def _evaluated(self, rows: Elements) -> tuple[FramePlaces, list[pa.Array]]:
         """The places of rows in their partitions, and the values of the functions there."""
         ordered, peers = self.functions.in_order(rows.columns)
         keys = [rows.columns.column(name) for name in self.kept[0].key]
         partitions = group_rows(keys)[0] if keys else np.zeros(len(rows), np.intp)
         row = ordered[np.argsort(partitions[ordered], kind="stable")]
-        places = Places(row, partitions[row], peers[row])
+        places = FramePlaces(row, partitions[row], peers[row])
         return places, self.functions.values(rows.columns, places)
 
-    def _given(self, rows: Elements, places: Places, values: list[pa.Array], start: int) -> Elements:
+    def _given(self, rows: Elements, places: FramePlaces, values: list[pa.Array], start: int) -> Elements:
         """What is new of the rows, at its own time."""
         fresh = np.flatnonzero((rows.valid_from[places.row] >= start) & (rows.valid_to[places.row] != INFINITY))
         row = places.row[fresh]
@@ -74,11 +74,11 @@ class OverStream(OrderedRows):
         return Elements(batch, rows.valid_from[row], rows.valid_from[row] + 1)
 
 
-class RunningOver(OverStream):
+class RunningOver(OverStreamOperator):
     """Functions over frames without a start."""
 
-    def __init__(self, schema: pa.Schema, kept: SortedState, functions: RowFunctions) -> None:
-        super().__init__(schema, kept, functions, Reach())
+    def __init__(self, schema: pa.Schema, kept: SortedState, functions: OrderedFunctions) -> None:
+        super().__init__(schema, kept, functions, OverReach())
         # What a partition's last row would have if its frame ended with it.
         self.so_far = replace(functions, specs=tuple(map(_so_far, functions.specs)))
         self._made: list[Elements] = []
@@ -117,7 +117,9 @@ class RunningOver(OverStream):
             found[carried] = rows.valid_from[carried] == latest[groups]
         return found
 
-    def _carry(self, rows: Elements, places: Places, values: list[pa.Array], first: Indices, last: Indices) -> None:
+    def _carry(
+        self, rows: Elements, places: FramePlaces, values: list[pa.Array], first: Indices, last: Indices
+    ) -> None:
         """Makes the rows that stand for all rows so far, of partitions between these places."""
         if not len(first):
             return

@@ -21,7 +21,7 @@ PAIRS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PairedRun:
     """Firsts and seconds in order of key and time, and for each second the run of firsts it may take.
 
     `rows` numbers the stream's rows at which firsts and seconds happen, if some may be the same.
@@ -76,18 +76,18 @@ def _far(times: Ticks, within: int | None, later: bool) -> Ticks:
     return np.maximum(times, BEGINNING + within) - within
 
 
-def latest(run: Run) -> tuple[Indices, Indices]:
+def latest(run: PairedRun) -> tuple[Indices, Indices]:
     """Each second with the last first of its run that is not the same row."""
     here = run.high - 1
     return _stepped(run, here, -1)
 
 
-def earliest(run: Run) -> tuple[Indices, Indices]:
+def earliest(run: PairedRun) -> tuple[Indices, Indices]:
     """Each second with the first one of its run that is not the same row."""
     return _stepped(run, run.low.copy(), 1)
 
 
-def _stepped(run: Run, here: Indices, step: int) -> tuple[Indices, Indices]:
+def _stepped(run: PairedRun, here: Indices, step: int) -> tuple[Indices, Indices]:
     there = np.flatnonzero((here >= run.low) & (here < run.high))
     here = here[there]
     while run.rows is not None and len(here):
@@ -100,7 +100,7 @@ def _stepped(run: Run, here: Indices, step: int) -> tuple[Indices, Indices]:
     return here, there
 
 
-def every(run: Run) -> Iterator[tuple[Indices, Indices]]:
+def every(run: PairedRun) -> Iterator[tuple[Indices, Indices]]:
     """All pairs of a second and a first in its run that is not the same row, some at a time, in order of both."""
     counts = run.high - run.low
     pieces = np.cumsum(counts) // PAIRS_AT_ONCE
@@ -122,7 +122,7 @@ def _ranges(begins: Indices, counts: Indices) -> Indices:
     return numbers
 
 
-def earliest_unused(run: Run) -> tuple[Indices, Indices]:
+def earliest_unused(run: PairedRun) -> tuple[Indices, Indices]:
     """Each second with the first that is its earliest unused one, if there is one; any pair will do.
 
     Let `q` be the first after the last one used. A second takes `max(q, low)` if that is before `high`, so afterwards

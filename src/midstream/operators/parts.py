@@ -25,7 +25,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Layout:
+class SweptRows:
     """How rows of a slice are swept: the pieces, the rows swept one by one, and the groups that enter as one."""
 
     def __init__(self, pieces: Sweep, groups: Indices, single: Indices, whole: Indices, merged: Indices) -> None:
@@ -44,10 +44,10 @@ class Layout:
         return measure.at(self.single).swept(self.pieces, extra)
 
 
-class Part:
+class SweptPart:
     """Some of the rows: a column of theirs, which of them count, and how they are swept."""
 
-    def __init__(self, column: pa.Array | None, present: Mask, layout: Layout) -> None:
+    def __init__(self, column: pa.Array | None, present: Mask, layout: SweptRows) -> None:
         self.column = column
         self.present = present
         self.layout = layout
@@ -98,10 +98,10 @@ class Argument:
     distinct: bool = False
     kind: pa.DataType | None = None
 
-    def part(self, columns: pa.RecordBatch, layout: Layout) -> Part:
+    def part(self, columns: pa.RecordBatch, layout: SweptRows) -> SweptPart:
         """What it looks at of some rows."""
         column = None if self.column is None else columns.column(self.column)
-        return Part(column, self.present(columns), layout)
+        return SweptPart(column, self.present(columns), layout)
 
     def present(self, columns: pa.RecordBatch) -> Mask:
         """The rows that count."""
@@ -121,7 +121,7 @@ class Argument:
 ALL_ROWS = Argument()
 
 
-class Parts:
+class SweptParts:
     """All rows that an aggregate looks at, read as often as it asks; `rows` is how many they are at most.
 
     `known` has what several aggregates ask for, by name; `several` says that there may be more than one part.
@@ -131,7 +131,7 @@ class Parts:
         self,
         argument: Argument,
         rows: int,
-        read: Callable[[], Iterable[Part]],
+        read: Callable[[], Iterable[SweptPart]],
         known: dict[object, Any],
         several: bool = False,
     ) -> None:
@@ -141,10 +141,10 @@ class Parts:
         self.known = known
         self.several = several
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[SweptPart]:
         return iter(self.read())
 
-    def sweep(self, measure: Callable[[Part], Measure]) -> Numbers:
+    def sweep(self, measure: Callable[[SweptPart], Measure]) -> Numbers:
         """A measure of all rows over every piece."""
         total: Numbers | None = None
         for part in self:
@@ -154,7 +154,7 @@ class Parts:
         assert total is not None
         return total
 
-    def sweep_all(self, measures: Callable[[Part], Mapping[K, Measure]]) -> dict[K, Numbers]:
+    def sweep_all(self, measures: Callable[[SweptPart], Mapping[K, Measure]]) -> dict[K, Numbers]:
         """The sums of several measures over every piece, by name; one that a part does not have is zero there."""
         totals: dict[K, Numbers] = {}
         for part in self:
@@ -179,7 +179,7 @@ class Parts:
         if not self.several and self.argument != ALL_ROWS and not self.argument.distinct:
             (part,) = self
             if part.present.all():
-                return Parts(ALL_ROWS, self.rows, self.read, self.known).count
+                return SweptParts(ALL_ROWS, self.rows, self.read, self.known).count
         return self.sweep(lambda part: count_measure(part.present))
 
 

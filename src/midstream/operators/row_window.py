@@ -28,7 +28,7 @@ from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 
 
-class OrderedRows(SliceOperator):
+class OrderedRowsOperator(SliceOperator):
     """Looks at the rows of a partition in order of time, then of the columns of `order`."""
 
     ties: tuple[ColumnOrder, ...] = ()
@@ -98,7 +98,7 @@ class OrderedRows(SliceOperator):
         return order.take(by_partition), partitions.take(by_partition)
 
 
-class RowWindow(OrderedRows):
+class RowWindowOperator(OrderedRowsOperator):
     """`[ROWS n]`, `[ROWS n SLIDE m]` and the same by partition.
 
     The row at place i of its partition, counted from 0, is valid in the windows that end at places `m*j - 1` for the j
@@ -140,7 +140,7 @@ class RowWindow(OrderedRows):
                 self._leave(segment, rows)
 
 
-class SessionWindow(OrderedRows):
+class SessionWindowOperator(OrderedRowsOperator):
     """`[SESSION gap]`: rows that follow one another by no more than the gap, at the instant at which they end.
 
     `bounds` says whether the session's first time and its end are added as columns.

@@ -25,7 +25,7 @@ from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import key_validity
 from midstream.operators.join import output_of
 from midstream.operators.ordering import group_rows, hash_order, total_order
-from midstream.operators.pairing import Run, earliest, earliest_unused, every, latest, reach, served_in_turn
+from midstream.operators.pairing import PairedRun, earliest, earliest_unused, every, latest, reach, served_in_turn
 from midstream.operators.row_identity import numbered, occurrences, same_rows
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.alive import Stored, stored_by_range
@@ -40,7 +40,7 @@ SPARE_ROWS = 1024
 """How many useless firsts may lie in the state, beyond as many as there are useful ones, before it is tidied up."""
 
 
-class FollowedBy(SliceOperator):
+class FollowedByOperator(SliceOperator):
     """A sequence of two inputs of raw tuples; the third state holds the firsts that chronicle has used up.
 
     `identity` names the columns by which rows of the two sides are known, if they may be the same row; `numbers` those
@@ -140,7 +140,7 @@ class FollowedBy(SliceOperator):
             return np.full(len(times), INFINITY)
         return np.minimum(times, INFINITY - self.within - 1) + (self.within + 1)
 
-    def _run(self, seconds: Elements, start: int, end: int) -> Run:
+    def _run(self, seconds: Elements, start: int, end: int) -> PairedRun:
         hashes = np.unique(hash_order(self.hashes(1, seconds))[1])
         firsts = _in_order(_found(self.kept[0], hashes, start, end))
         groups_first, groups_second = _groups(firsts, self.kept[0].key, seconds, self.kept[1].key)
@@ -154,7 +154,7 @@ class FollowedBy(SliceOperator):
             firsts, groups_first = firsts.where(fresh), groups_first[fresh]
         low, high = reach(firsts.valid_from, groups_first, seconds.valid_from, groups_second, self.within, self.order)
         rows = None if self.identity is None else same_rows(firsts, self.identity[0], seconds, self.identity[1])
-        return Run(firsts, seconds, groups_second, low, high, rows)
+        return PairedRun(firsts, seconds, groups_second, low, high, rows)
 
     def _numbered(self, firsts: Elements, seconds: Elements) -> tuple[Elements, Elements]:
         """Both sides, equal rows of a stream numbered where that matters here or to others."""
@@ -177,7 +177,7 @@ class FollowedBy(SliceOperator):
         begins = np.searchsorted(groups, groups)
         return np.arange(len(firsts)) - begins >= spent[of_first]
 
-    def _results(self, run: Run) -> Iterator[Elements]:
+    def _results(self, run: PairedRun) -> Iterator[Elements]:
         matched = np.zeros(len(run.seconds), bool)
         for here, there in self._pairs(run):
             pairs = self._paired(run, here, there, run.seconds.valid_from[there])
@@ -191,7 +191,7 @@ class FollowedBy(SliceOperator):
             alone = run.seconds.where(~matched)
             yield self._padded(alone, alone.valid_from)
 
-    def _pairs(self, run: Run) -> Iterator[tuple[Indices, Indices]]:
+    def _pairs(self, run: PairedRun) -> Iterator[tuple[Indices, Indices]]:
         """Positions of firsts and seconds that belong together."""
         match self.mode:
             case "recent":
@@ -205,7 +205,7 @@ class FollowedBy(SliceOperator):
             case "all":
                 yield from every(run)
 
-    def _each_once(self, run: Run) -> Iterator[tuple[Indices, Indices]]:
+    def _each_once(self, run: PairedRun) -> Iterator[tuple[Indices, Indices]]:
         """Each second with the earliest first that no earlier one took and that the condition lets it take."""
         if not self.choosy:
             yield earliest_unused(run)
@@ -221,7 +221,7 @@ class FollowedBy(SliceOperator):
             used[here[chosen]] = True
             yield here[chosen], there[chosen]
 
-    def _later_results(self, run: Run, end: int) -> Iterator[Elements]:
+    def _later_results(self, run: PairedRun, end: int) -> Iterator[Elements]:
         """What seconds that wait are answered with before `end`; the others go on waiting."""
         here, there = earliest(run)
         times = run.firsts.valid_from[here]
@@ -241,7 +241,7 @@ class FollowedBy(SliceOperator):
         self.kept[1].insert(unanswered, self.hashes(1, unanswered))
         yield pairs.where(holds)
 
-    def _paired(self, run: Run, here: Indices, there: Indices, times: Ticks) -> Elements:
+    def _paired(self, run: PairedRun, here: Indices, there: Indices, times: Ticks) -> Elements:
         firsts, seconds = run.firsts.columns, run.seconds.columns
         left, right = pa.array(here), pa.array(there)
         arrays = [firsts.column(i).take(left) if first else seconds.column(i).take(right) for first, i in self.places]

@@ -24,7 +24,7 @@ ROW_BYTES = 64
 """What a row that is given out takes, about."""
 
 
-class SetOperation(KeyedSliceOperator):
+class SetOperationOperator(KeyedSliceOperator):
     """EXCEPT ALL and INTERSECT ALL: as many copies of a tuple as the counts on both sides leave."""
 
     def __init__(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import PhysicalNode, Source
+from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator, Work
@@ -33,11 +33,11 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NodeNames:
     """The names of a plan's nodes, as a tree of the plan's shape."""
 
     name: int
-    inputs: tuple[Named, ...] = ()
+    inputs: tuple[NodeNames, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -71,7 +71,7 @@ class SharedGraph:
         self.names: list[int] = []
         self.wires: list[list[Wire]] = []
         self.inputs: list[list[int]] = []
-        self.sources: list[tuple[Source, list[Wire]]] = []
+        self.sources: list[tuple[SourceNode, list[Wire]]] = []
         self.members: list[Membership] = []
         self.frontier = BEGINNING
         self._places: dict[int, int] = {}
@@ -79,10 +79,10 @@ class SharedGraph:
         self._waiting: list[tuple[int, ...]] = []
         """Per operator, the nearest operators below it whose output can be behind their input."""
 
-    def add(self, plan: PhysicalNode, named: Named, grid: Hop | None = None) -> list[int]:
+    def add(self, plan: PhysicalNode, named: NodeNames, grid: Hop | None = None) -> list[int]:
         """One more plan, which answers on a grid; gives the numbers of its operators, children first."""
         for leaf, name in named_leaves(plan, named):
-            if isinstance(leaf, Source) and name.name not in self._places:
+            if isinstance(leaf, SourceNode) and name.name not in self._places:
                 self._places[name.name] = ~len(self.sources)
                 self.sources.append((leaf, []))
         root = self._place(plan, named)
@@ -94,7 +94,7 @@ class SharedGraph:
             self._users[i].append(member)
         return used
 
-    def _place(self, node: PhysicalNode, named: Named) -> int:
+    def _place(self, node: PhysicalNode, named: NodeNames) -> int:
         if named.name not in self._places:
             pairs = zip(reversed(node.inputs), reversed(named.inputs), strict=True)
             below = [self._place(child, name) for child, name in pairs][::-1]
@@ -118,7 +118,7 @@ class SharedGraph:
     def _wires_of(self, place: int) -> list[Wire]:
         return self.wires[place] if place >= 0 else self.sources[~place][1]
 
-    def source_of(self, leaf: Named) -> int:
+    def source_of(self, leaf: NodeNames) -> int:
         """The number of the source that a leaf of a plan is."""
         return ~self._places[leaf.name]
 
@@ -157,7 +157,7 @@ class SharedGraph:
         return min([user.floor(self.frontier), *(self.operators[i].passed for i in self._behind(user.root))])
 
 
-def named_leaves(node: PhysicalNode, named: Named) -> Iterator[tuple[PhysicalNode, Named]]:
+def named_leaves(node: PhysicalNode, named: NodeNames) -> Iterator[tuple[PhysicalNode, NodeNames]]:
     """The leaves of a plan with their names."""
     if not node.inputs:
         yield node, named
@@ -165,9 +165,9 @@ def named_leaves(node: PhysicalNode, named: Named) -> Iterator[tuple[PhysicalNod
         yield from named_leaves(child, below)
 
 
-def _operators(node: PhysicalNode, named: Named) -> Iterator[int]:
+def _operators(node: PhysicalNode, named: NodeNames) -> Iterator[int]:
     """The names of a plan's operators, parents first."""
-    if not isinstance(node, Source):
+    if not isinstance(node, SourceNode):
         yield named.name
         for child, below in zip(node.inputs, named.inputs, strict=True):
             yield from _operators(child, below)

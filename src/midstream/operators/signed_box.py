@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from midstream.algebra.physical import PhysicalNode, Source
+from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.build import Functions
@@ -28,7 +28,7 @@ class SignedBox:
         self.frontier = BEGINNING
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """What the box reads."""
         return tuple(source for source, _ in self.inputs.values())
 

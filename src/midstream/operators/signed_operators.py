@@ -17,7 +17,7 @@ from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.expressions import Predicate, compile_predicate
 from midstream.operators.hashing import columns_equal
 from midstream.operators.join import prepare
-from midstream.operators.row_window import OrderedRows
+from midstream.operators.row_window import OrderedRowsOperator
 from midstream.operators.signed import consolidated, intervals, repeated, settled, signed
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import pairs
@@ -49,7 +49,7 @@ class Multilinear(SignedOperator):
     """An inner join: all combinations of signed tuples, at the latest time, with the product of the signs."""
 
     def __init__(
-        self, inputs: Sequence[p.PhysicalNode], routes: Sequence[Sequence[Meeting]], schema: pa.Schema
+        self, inputs: Sequence[p.PhysicalNode], routes: Sequence[Sequence[SignedMeeting]], schema: pa.Schema
     ) -> None:
         self.schema, self.routes = schema, routes
         self.kept = [empty_elements(node.schema) for node in inputs]
@@ -71,7 +71,7 @@ class Multilinear(SignedOperator):
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class SignedMeeting:
     """How signed tuples meet those of another input: by which columns on both sides, and what must hold then."""
 
     target: int
@@ -104,8 +104,8 @@ class Meeting:
 
 
 def _two_way(node: p.HashJoin, functions: Functions) -> Multilinear:
-    left = Meeting(1, node.left_key, node.right_key, node.nulls_equal, _residual(node, (0, 1), functions))
-    right = Meeting(0, node.right_key, node.left_key, node.nulls_equal, _residual(node, (1, 0), functions))
+    left = SignedMeeting(1, node.left_key, node.right_key, node.nulls_equal, _residual(node, (0, 1), functions))
+    right = SignedMeeting(0, node.right_key, node.left_key, node.nulls_equal, _residual(node, (1, 0), functions))
     return Multilinear(node.inputs, ((left,), (right,)), node.schema)
 
 
@@ -123,7 +123,7 @@ def _many_way(node: p.MultiwayJoin, functions: Functions) -> Multilinear:
         for step in route:
             schema = pa.schema([*schema, *node.joined[step.target].schema])
             residual = None if step.residual is None else compile_predicate(step.residual, schema, functions)
-            meetings.append(Meeting(step.target, step.key, step.target_key, step.nulls_equal, residual))
+            meetings.append(SignedMeeting(step.target, step.key, step.target_key, step.nulls_equal, residual))
         routes.append(tuple(meetings))
     return Multilinear(node.inputs, routes, node.schema)
 
@@ -170,7 +170,7 @@ class Waiting(SignedOperator):
 class SignedOrderedRows(SignedOperator):
     """A window by rows: its input's raw tuples are taken once, its answer is signed."""
 
-    def __init__(self, operator: OrderedRows) -> None:
+    def __init__(self, operator: OrderedRowsOperator) -> None:
         self.operator = operator
         self.operator.grid = None
         self.kept = empty_elements(operator.kept[0].schema)
@@ -225,7 +225,7 @@ def build_signed(node: p.PhysicalNode, functions: Functions) -> SignedOperator:
             return Waiting(node, functions)
         case p.OrderedRows():
             operator = build(node, functions)
-            assert isinstance(operator, OrderedRows)
+            assert isinstance(operator, OrderedRowsOperator)
             return SignedOrderedRows(operator)
         case p.Changes():
             return Net(node.kind, node.schema)

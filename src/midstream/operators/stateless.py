@@ -16,7 +16,7 @@ from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.hops import beginning, boundary_at_or_before, pieces, validity
 
 
-class Filter(Operator):
+class FilterOperator(Operator):
     """Keeps the elements for which the predicate is true."""
 
     name = "select"
@@ -37,7 +37,7 @@ class Filter(Operator):
         return result if len(result) else None
 
 
-class Compute(Operator):
+class ComputeOperator(Operator):
     """Computes the columns of each element anew."""
 
     name = "project"
@@ -62,7 +62,7 @@ class Compute(Operator):
         return Elements(columns, batch.valid_from, batch.valid_to, batch.hashes if hashed else None, hashed)
 
 
-class Unnest(Operator):
+class UnnestOperator(Operator):
     """One element for each element of lists that are read side by side."""
 
     name = "unnest"
@@ -102,7 +102,7 @@ class _Lists:
         return self.elements.take(pa.array(self.starts[rows] + places, mask=places >= self.lengths[rows]))
 
 
-class Concatenate(Operator):
+class ConcatenateOperator(Operator):
     """All elements of all inputs, under the first one's names."""
 
     name = "union"
@@ -122,7 +122,7 @@ class Concatenate(Operator):
         return Elements(renamed, batch.valid_from, batch.valid_to)
 
 
-class AssignWindow(Operator):
+class AssignWindowOperator(Operator):
     """Sets validity from the start alone: RANGE, NOW, UNBOUNDED, HOP and TUMBLE."""
 
     name = "window"
@@ -138,7 +138,7 @@ class AssignWindow(Operator):
         return result if len(result) else None
 
 
-class WindowBounds(Operator):
+class WindowBoundsOperator(Operator):
     """Elements cut at the boundaries of their window, each with when the window begins that ends there, and its end."""
 
     name = "window bounds"

@@ -18,7 +18,7 @@ from midstream.operators import exact_numbers as exact
 from midstream.operators.accumulators import Measure
 from midstream.operators.elements import Indices, Mask
 from midstream.operators.exact_numbers import Extent, Floats, Integers
-from midstream.operators.parts import Part, Parts, count_measure
+from midstream.operators.parts import SweptPart, SweptParts, count_measure
 from midstream.operators.vectors import Numbers
 
 
@@ -70,7 +70,7 @@ class Spread:
 class SpreadOf:
     """Finds the spread of the present values on every piece."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SweptParts) -> None:
         self.parts = parts
         self.count: Integers = parts.count
         self.bits = exact.digit_bits(parts.rows)
@@ -88,13 +88,13 @@ class SpreadOf:
             return self._wide(extent, valid)
         return self._narrow(Numerals(extent, self.bits, floats=True), valid)
 
-    def _extent(self, of: Callable[[Part], Extent]) -> Extent:
+    def _extent(self, of: Callable[[SweptPart], Extent]) -> Extent:
         return reduce(Extent.joined, map(of, self.parts), exact.NO_EXTENT)
 
     def _narrow(self, numerals: Numerals, valid: Mask) -> Spread:
         references = _References()
 
-        def measures(part: Part) -> dict[tuple[str, int], Measure]:
+        def measures(part: SweptPart) -> dict[tuple[str, int], Measure]:
             apart = _distances(numerals.digits(part), numerals.present(part), part.layout.groups, references)
             named = {"total": apart, "square": exact.products(apart)}
             return {
@@ -118,7 +118,7 @@ class SpreadOf:
     def _wide(self, extent: Extent, valid: Mask) -> Spread:
         """The same in Python's integers."""
 
-        def measures(part: Part) -> dict[str, Measure]:
+        def measures(part: SweptPart) -> dict[str, Measure]:
             integers = exact.integers_of_floats(part.mantissas, extent)
             return {"total": Measure(integers, np.add, 0), "square": Measure(integers * integers, np.add, 0)}
 
@@ -134,13 +134,13 @@ class Numerals:
     bits: int
     floats: bool
 
-    def digits(self, part: Part) -> tuple[Integers, ...]:
+    def digits(self, part: SweptPart) -> tuple[Integers, ...]:
         """The digits of a part's numbers."""
         if self.floats:
             return exact.digits_of_floats(part.mantissas, self.bits, self.extent).digits
         return exact.digits_of_integers(part.integers, self.bits, self.extent).digits
 
-    def present(self, part: Part) -> Mask:
+    def present(self, part: SweptPart) -> Mask:
         """Which of a part's numbers count."""
         return part.finite if self.floats else part.present
 

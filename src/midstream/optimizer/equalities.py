@@ -34,7 +34,7 @@ def classes(conditions: Iterable[Expression]) -> tuple[tuple[Expression, ...], .
     >>> [[str(t) for t in terms] for terms in classes([call("=", b, a), call("=", b, c)])]
     [['A.k', 'B.k', 'C.k']]
     """
-    known = Known()
+    known = KnownEqual()
     for condition in conditions:
         both = sides(condition)
         if both is not None and all(columns_of(side) for side in both):
@@ -62,7 +62,7 @@ def closure(conditions: Sequence[Expression]) -> tuple[Expression, ...]:
     return tuple(dict.fromkeys([*implied, *constants, *rest]))
 
 
-class Known:
+class KnownEqual:
     """What has been made equal so far."""
 
     def __init__(self) -> None:

@@ -23,23 +23,23 @@ from midstream.algebra.plan import (
     Join,
     MultiJoin,
     Over,
-    OverStream,
     Project,
     Relation,
-    RoutedJoin,
+    RoutedJoins,
     RowFunctions,
+    RowsOverStream,
     Select,
     Sequence,
     Stream,
     ToStream,
     Union,
-    Unnest,
+    Unnested,
     Window,
 )
 from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics
 from midstream.algebra.windows import Hop, Rows, Unbounded
 from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
-from midstream.optimizer.exchanges import Meeting, Placed, single
+from midstream.optimizer.exchanges import Meeting, PlacedRows, single
 from midstream.optimizer.graph_estimates import Flow, GraphEstimator
 from midstream.optimizer.join_graph import Inputs, JoinGraph, join_graph
 from midstream.optimizer.origins import origin
@@ -133,7 +133,7 @@ class Estimator:
             case Project(inner):
                 below = self.flow(inner)
                 return Flow(below.rate, below.population, _width(plan.schema), below.hop)
-            case Unnest(inner):
+            case Unnested(inner):
                 below = self.flow(inner)
                 rate, population = GUESSED_ELEMENTS * below.rate, GUESSED_ELEMENTS * below.population
                 return Flow(rate, population, _width(plan.schema), below.hop)
@@ -141,7 +141,7 @@ class Estimator:
                 return self._distinct(self.flow(inner), self._profile(inner))
             case Aggregate():
                 return self._aggregate(plan)
-            case OverStream(inner):
+            case RowsOverStream(inner):
                 below = self.flow(inner)
                 return Flow(below.rate, below.rate, _width(plan.schema))
             case Over(inner):
@@ -263,11 +263,11 @@ class Estimator:
         match plan:
             case Stream() | Window(Stream()):
                 return Cost()
-            case Select(inner) | Project(inner) | Unnest(inner):
+            case Select(inner) | Project(inner) | Unnested(inner):
                 return Cost(rows=self.flow(inner).rate)
             case Join(kind="inner"):
                 return self._join_cost(plan) + self._exchange(plan)
-            case RoutedJoin():
+            case RoutedJoins():
                 return self._multi_join_cost(plan)
             case MultiJoin():
                 return self._multi_join_cost(plan) + self._exchange(plan)
@@ -294,7 +294,7 @@ class Estimator:
 
     def _multi_join_cost(self, plan: MultiJoin) -> Cost:
         graph = GraphEstimator(_one_graph(plan), self)
-        if isinstance(plan, RoutedJoin):
+        if isinstance(plan, RoutedJoins):
             return routed_cost(graph, plan.orders, plan.placements)
         masks = tuple(1 << i for i in range(len(plan.joined)))
         total = Cost()
@@ -325,7 +325,7 @@ class Estimator:
         """How the inputs of a join meet, and the further stages that this needs."""
         while len(plan.inputs) == 1:  # a selection lets rows lie where they are
             plan = plan.inputs[0]
-        parts: list[tuple[Inputs, Placed | None]] = []
+        parts: list[tuple[Inputs, PlacedRows | None]] = []
         for child in plan.inputs:
             inputs = known.graph.part(child)
             if inputs is None:
@@ -334,7 +334,7 @@ class Estimator:
         found = known.meeting(parts)
         return found, found.placed.stage - max(0 if place is None else place.stage for _, place in parts)
 
-    def _anywhere(self, plan: Relation) -> Placed:
+    def _anywhere(self, plan: Relation) -> PlacedRows:
         flow = self.flow(plan)
         return single(flow.rate, flow.width, () if self.topology is None else self.topology.everywhere)
 

@@ -14,7 +14,7 @@ from midstream.optimizer.sites.topology import INTERVAL, Shares, Topology, Trans
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedRows:
     """Rows in slots: by which class of equal keys (None: as they arrive), whether something has moved for them.
 
     `rate` is how many there are per tick, `arriving` how many per tick arrive in this stage without an exchange so far,
@@ -41,19 +41,19 @@ class Meeting:
     """What brings parts together: the rows per tick that move, where the result lies, and the bytes between sites."""
 
     moved: float
-    placed: Placed
+    placed: PlacedRows
     transfers: Transfers | None = None
 
 
-def single(rate: float, width: float = 0.0, at: Shares = ()) -> Placed:
+def single(rate: float, width: float = 0.0, at: Shares = ()) -> PlacedRows:
     """An input that arrives as is wanted."""
-    return Placed(rate, None, rate, False, True, width=width, at=at)
+    return PlacedRows(rate, None, rate, False, True, width=width, at=at)
 
 
 def meeting(
-    parts: Sequence[Placed],
+    parts: Sequence[PlacedRows],
     keys: Sequence[int],
-    result: Placed,
+    result: PlacedRows,
     topology: Topology | None = None,
     price: Callable[[Meeting], float] = lambda meeting: meeting.moved,
 ) -> Meeting:
@@ -62,7 +62,7 @@ def meeting(
     return min(options, key=price)
 
 
-def _by(parts: Sequence[Placed], key: int | None, result: Placed, topology: Topology | None) -> Meeting:
+def _by(parts: Sequence[PlacedRows], key: int | None, result: PlacedRows, topology: Topology | None) -> Meeting:
     staying = [part for part in parts if part.lies_by(key)]
     moved = sum(part.rate for part in parts if not part.lies_by(key))
     arriving = sum(part.arriving for part in staying)
@@ -70,10 +70,10 @@ def _by(parts: Sequence[Placed], key: int | None, result: Placed, topology: Topo
     at = () if topology is None else topology.one_slot if key is None else topology.everywhere
     width, rate = result.width, result.rate
     if not receiving:
-        return Meeting(moved, Placed(rate, key, arriving, False, width=width, at=at))
+        return Meeting(moved, PlacedRows(rate, key, arriving, False, width=width, at=at))
     moving = max((part.stage + 1 for part in parts if not part.lies_by(key)), default=0)
     stage = max(moving, *(part.stage for part in parts))
-    placed = Placed(rate, key, 0.0, True, stage=stage, width=width, at=at)
+    placed = PlacedRows(rate, key, 0.0, True, stage=stage, width=width, at=at)
     if topology is None:
         return Meeting(moved + arriving, placed)
     travelling = Travelling(topology)

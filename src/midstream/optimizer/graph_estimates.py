@@ -12,7 +12,7 @@ from midstream.algebra.expressions import Expression
 from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import UNKNOWN, Estimate, Statistics
 from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
-from midstream.optimizer.exchanges import Meeting, Placed, meeting, single
+from midstream.optimizer.exchanges import Meeting, PlacedRows, meeting, single
 from midstream.optimizer.join_graph import Inputs, JoinGraph, bits
 from midstream.optimizer.sites.homes import site_of
 from midstream.optimizer.sites.topology import Topology
@@ -28,7 +28,7 @@ class Flow:
     hop: int | None = None
 
 
-class Known(Protocol):
+class QueryEstimates(Protocol):
     """What is known of a query: the flows of its inputs, how selective conditions are, and how keys meet."""
 
     statistics: Statistics
@@ -52,7 +52,7 @@ class Known(Protocol):
 class GraphEstimator:
     """Flows of the sets of inputs of one join graph."""
 
-    def __init__(self, graph: JoinGraph, estimator: Known) -> None:
+    def __init__(self, graph: JoinGraph, estimator: QueryEstimates) -> None:
         self.graph = graph
         self.estimator = estimator
         self.constants = estimator.constants
@@ -202,7 +202,7 @@ class GraphEstimator:
         """The classes of equal terms of which both sets have some."""
         return tuple(n for n, members in enumerate(self._members) if members & left and members & right)
 
-    def meeting(self, parts: Several[tuple[Inputs, Placed | None]]) -> Meeting:
+    def meeting(self, parts: Several[tuple[Inputs, PlacedRows | None]]) -> Meeting:
         """How some sets meet so that they can be joined: what moves, and where the result lies."""
         together = 0
         for inputs, _ in parts:
@@ -210,14 +210,14 @@ class GraphEstimator:
         keys = [n for n, members in enumerate(self._members) if all(members & inputs for inputs, _ in parts)]
         placed = [self._arriving(inputs) if place is None else place for inputs, place in parts]
         given = self.flow(together)
-        return meeting(placed, keys, Placed(given.rate, width=given.width), self.topology, self.moving)
+        return meeting(placed, keys, PlacedRows(given.rate, width=given.width), self.topology, self.moving)
 
-    def _arriving(self, inputs: Inputs) -> Placed:
+    def _arriving(self, inputs: Inputs) -> PlacedRows:
         """Where an input is when it comes in: by any key, or at its site."""
         flow, topology = self.flow(inputs), self.topology
         home = self.homes[inputs.bit_length() - 1] if inputs.bit_count() == 1 else None
         at = () if topology is None else topology.home(home)
-        return single(flow.rate, flow.width, at) if home is None else Placed(flow.rate, width=flow.width, at=at)
+        return single(flow.rate, flow.width, at) if home is None else PlacedRows(flow.rate, width=flow.width, at=at)
 
     def linked(self, found: Meeting) -> float:
         """The seconds per tick that rows take on links so that some sets can meet."""

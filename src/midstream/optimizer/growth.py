@@ -48,10 +48,10 @@ def _sequence(node: p.FollowedBy) -> str:
 
 
 def _readers(node: p.PhysicalNode) -> str:
-    return ", ".join(dict.fromkeys(n.stream.alias for n in p.walk_physical(node) if isinstance(n, p.Source)))
+    return ", ".join(dict.fromkeys(n.stream.alias for n in p.walk_physical(node) if isinstance(n, p.SourceNode)))
 
 
 def _unbounded(node: p.PhysicalNode) -> Iterator[str]:
     for source in p.walk_physical(node):
-        if isinstance(source, p.Source) and isinstance(source.window, Unbounded):
+        if isinstance(source, p.SourceNode) and isinstance(source.window, Unbounded):
             yield f"{source.stream.alias} [UNBOUNDED] is remembered for ever: the state grows without bound"

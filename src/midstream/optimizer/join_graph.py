@@ -15,7 +15,7 @@ from typing import Union as Either
 
 from midstream.algebra.expressions import Expression, columns_of, conjunction, conjuncts
 from midstream.algebra.placements import Placement
-from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, RoutedJoin, Select, aliases
+from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, RoutedJoins, Select, aliases
 from midstream.errors import QueryError
 from midstream.optimizer.equalities import classes, closure, equality, sides
 from midstream.optimizer.origins import origin_text
@@ -259,7 +259,7 @@ class JoinGraph:
         ]
         joined, condition = tuple(r for r, _ in built), conjunction(on)
         if isinstance(shape, Routed):
-            return RoutedJoin(joined, condition, shape.orders, shape.placements), together
+            return RoutedJoins(joined, condition, shape.orders, shape.placements), together
         return MultiJoin(joined, condition, shape.orders), together
 
     def _pairwise(self, owned: Sequence[Inputs]) -> Iterator[Expression]:

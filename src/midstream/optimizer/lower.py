@@ -30,20 +30,20 @@ from midstream.algebra.plan import (
     Match,
     MultiJoin,
     Over,
-    OverStream,
     Project,
     Relation,
-    RoutedJoin,
+    RoutedJoins,
+    RowsOverStream,
     Select,
     Sequence,
     Stream,
     ToStream,
     Union,
-    Unnest,
+    Unnested,
     Window,
     instants,
 )
-from midstream.algebra.windows import ColumnOrder, Hop, Rows, Session
+from midstream.algebra.windows import ColumnOrder, Hop, Rows, SessionGap
 from midstream.errors import InternalError
 from midstream.optimizer.probing import (
     Names,
@@ -74,7 +74,7 @@ class _Lowering:
         """A node whose columns are exactly the needed ones."""
         match plan:
             case Stream():
-                return p.Source(_schema(plan.schema, needed), plan)
+                return p.SourceNode(_schema(plan.schema, needed), plan)
             case Window():
                 return self._window(plan, needed)
             case Select(child, predicate):
@@ -82,7 +82,7 @@ class _Lowering:
                 return p.Filter(_schema(inner.schema, needed), inner, predicate)
             case Project(child, columns):
                 return self._project(child, columns, needed)
-            case Unnest():
+            case Unnested():
                 return self._unnest(plan, needed)
             case Join(kind="inner"):
                 return self._inner_join(plan, needed)
@@ -100,7 +100,7 @@ class _Lowering:
             case Match():
                 own = _arranged(self.visit(plan.input, frozenset(plan.input.schema.names)), plan.input.schema.names)
                 return _pruned(p.MatchRows(plan.schema, own, plan.keys, plan), needed)
-            case Over() | OverStream():
+            case Over() | RowsOverStream():
                 return _pruned(self._over(plan), needed)
             case Union(united):
                 return self._union(united, needed)
@@ -122,13 +122,13 @@ class _Lowering:
             # Ties are broken by all columns, so none can be left out below a row window.
             inner = _arranged(self._elements(child, everything), child.schema.names)
             return _pruned(p.RowWindow(inner.schema, inner, spec.partition_by, spec, self.grid), needed)
-        if isinstance(spec, Session):
+        if isinstance(spec, SessionGap):
             inner = self._elements(child, everything & (needed | frozenset(spec.partition_by)))
             return _pruned(
                 p.SessionWindow(_bounded(plan, inner, bounds), inner, spec.partition_by, spec, bounds), needed
             )
         if isinstance(child, Stream):
-            inner = p.Source(_schema(child.schema, needed), child, spec)
+            inner = p.SourceNode(_schema(child.schema, needed), child, spec)
         else:
             inner = self._elements(child, everything & needed)
             inner = p.AssignWindow(inner.schema, inner, spec)
@@ -151,7 +151,7 @@ class _Lowering:
         inner = self.visit(child, columns_read(c.expression for c in kept))
         return p.Compute(pa.schema([pa.field(c.name, c.expression.type) for c in kept]), inner, kept)
 
-    def _unnest(self, plan: Unnest, needed: Names, asked: Asked = ()) -> p.PhysicalNode:
+    def _unnest(self, plan: Unnested, needed: Names, asked: Asked = ()) -> p.PhysicalNode:
         """All lists are read, because the longest counts, though perhaps not all of their elements."""
         below = needed & frozenset(plan.input.schema.names)
         inner = self._with_rows(plan.input, below | columns_read(one.expression for one in plan.lists), asked)
@@ -199,7 +199,7 @@ class _Lowering:
         )
         steps = tuple(tuple(finished_route(i, route, inputs)) for i, route in enumerate(routes))
         schema = _schema(pa.schema([f for node in inputs for f in node.schema]), needed)
-        if isinstance(plan, RoutedJoin):
+        if isinstance(plan, RoutedJoins):
             return routed.RoutedJoin(schema, inputs, steps, plan.on, plan.placements)
         return p.MultiwayJoin(schema, inputs, steps, plan.on)
 
@@ -236,9 +236,9 @@ class _Lowering:
         keys = tuple(key.name for key in plan.keys)
         return p.GroupAggregate(plan.schema, computed, keys, tuple(aggregates), self.grid)
 
-    def _over(self, plan: Over | OverStream) -> p.PhysicalNode:
+    def _over(self, plan: Over | RowsOverStream) -> p.PhysicalNode:
         """All columns of the input are kept: ties are broken by them."""
-        running = isinstance(plan, OverStream) and plan.running
+        running = isinstance(plan, RowsOverStream) and plan.running
         own = plan.input.schema.names
         columns: dict[str, Expression] = {f.name: Column(f.name, f.type) for f in plan.input.schema}
         keys = tuple(_argument(columns, key) for key in plan.keys)
@@ -252,7 +252,7 @@ class _Lowering:
         if len(columns) > len(own):
             named = tuple(Named(name, expression) for name, expression in columns.items())
             inner = p.Compute(pa.schema([pa.field(c.name, c.expression.type) for c in named]), inner, named)
-        if isinstance(plan, OverStream):
+        if isinstance(plan, RowsOverStream):
             return p.OverStream(plan.schema, inner, keys, order, tuple(own), tuple(computed), running)
         return p.OverPartition(plan.schema, inner, keys, order, tuple(own), tuple(computed), self.grid)
 
@@ -322,7 +322,7 @@ class _Lowering:
                 return p.Compute(
                     pa.schema([pa.field(c.name, c.expression.type) for c in everything]), inner, everything
                 )
-            case Unnest():
+            case Unnested():
                 return self._unnest(plan, needed, asked)
             case Union(united):
                 return self._union(united, needed, asked)

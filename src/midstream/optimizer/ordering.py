@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from midstream.optimizer.cost import Cost
-from midstream.optimizer.exchanges import Placed
+from midstream.optimizer.exchanges import PlacedRows
 from midstream.optimizer.graph_estimates import GraphEstimator
 from midstream.optimizer.join_graph import Inputs, JoinGraph, Probing, Routed, Shape, bits
 from midstream.optimizer.routed.weighing import best_routed, routed_worth
@@ -34,7 +34,7 @@ class Ordered:
     shape: Shape
     inputs: Inputs
     cost: float
-    placed: Placed | None = None
+    placed: PlacedRows | None = None
 
 
 def best_shape(estimator: GraphEstimator) -> Ordered:
@@ -103,7 +103,7 @@ def _joined(estimator: GraphEstimator, a: Ordered, b: Ordered) -> Ordered:
     return Ordered((a.shape, b.shape), a.inputs | b.inputs, cost + moving, placed)
 
 
-def _moving(estimator: GraphEstimator, parts: Sequence[Ordered]) -> tuple[float, Placed | None]:
+def _moving(estimator: GraphEstimator, parts: Sequence[Ordered]) -> tuple[float, PlacedRows | None]:
     """What it costs to bring the rows of parts together, and where they lie then."""
     if not estimator.estimator.spread:
         return 0.0, None

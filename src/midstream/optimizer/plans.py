@@ -23,8 +23,8 @@ from midstream.optimizer.plan_html import change_html, tree_html
 from midstream.optimizer.prepare import as_written, prepare
 from midstream.optimizer.rewrite import normalize
 from midstream.optimizer.routed.shapes import routed_shape
-from midstream.optimizer.routed.text import Ways
-from midstream.optimizer.shapes import Wanted, leaves_of, parse_shape, shape_text, shaped
+from midstream.optimizer.routed.text import WaysText
+from midstream.optimizer.shapes import WantedShapes, leaves_of, parse_shape, shape_text, shaped
 from midstream.optimizer.sites.topology import Topology
 from midstream.optimizer.variants import Mark, marked, possible_marks
 
@@ -142,7 +142,7 @@ def _ordered(plan: Relation, estimator: Estimator) -> Relation:
     return prepare(plan, lambda graph: graph.tree(best_shape(estimator.graph(graph)).shape))
 
 
-def _shaped(normal: Relation, wanted: Wanted) -> Relation:
+def _shaped(normal: Relation, wanted: WantedShapes) -> Relation:
     query = marked(normal, wanted.marks)
     used: list[object] = []
     joined: list[str] = []
@@ -158,7 +158,7 @@ def _shaped(normal: Relation, wanted: Wanted) -> Relation:
     logical = prepare(query, choose)
     for tree in wanted.trees:
         if tree not in used and not (isinstance(tree, str) and tree in aliases(query)):
-            if isinstance(tree, Ways) and graphs:  # says at which place of the text it does not fit
+            if isinstance(tree, WaysText) and graphs:  # says at which place of the text it does not fit
                 routed_shape(tree, max(graphs, key=lambda graph: len(graph.inputs)))
             names = ", ".join(sorted(leaves_of(tree)))
             raise QueryError(

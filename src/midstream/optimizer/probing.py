@@ -9,7 +9,7 @@ import pyarrow as pa
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Call, Column, Expression, columns_of, conjunction, conjuncts
 from midstream.algebra.plan import Relation
-from midstream.optimizer.equalities import Known
+from midstream.optimizer.equalities import KnownEqual
 
 Names = frozenset[str]
 
@@ -19,7 +19,7 @@ def columns_read(expressions: Iterable[Expression]) -> Names:
     return frozenset(name for e in expressions for name in columns_of(e))
 
 
-class Split:
+class SplitCondition:
     """A join condition as equal keys and the rest."""
 
     def __init__(self, pairs: list[tuple[Expression, Expression]], nulls_equal: bool, rest: list[Expression]) -> None:
@@ -30,20 +30,20 @@ class Split:
         self.residual_columns = columns_read(rest)
 
 
-def split_condition(on: Expression, left: Relation, right: Relation) -> Split:
+def split_condition(on: Expression, left: Relation, right: Relation) -> SplitCondition:
     """A join's condition as equal keys of its two inputs and the rest."""
     return split_by(on, frozenset(left.schema.names), frozenset(right.schema.names))
 
 
-def split_by(on: Expression, left: Names, right: Names) -> Split:
+def split_by(on: Expression, left: Names, right: Names) -> SplitCondition:
     """A condition as equal keys of columns on two sides and the rest; nulls are equal if no key is compared by `=`."""
     parts = conjuncts(on)
     strict = [_sides(c, "=", left, right) for c in parts]
     if not any(strict):
         loose = [_sides(c, "is_not_distinct_from", left, right) for c in parts]
         pairs = [s for s in loose if s]
-        return Split(pairs, bool(pairs), [c for c, s in zip(parts, loose, strict=True) if not s])
-    return Split([s for s in strict if s], False, [c for c, s in zip(parts, strict, strict=True) if not s])
+        return SplitCondition(pairs, bool(pairs), [c for c, s in zip(parts, loose, strict=True) if not s])
+    return SplitCondition([s for s in strict if s], False, [c for c, s in zip(parts, strict, strict=True) if not s])
 
 
 def _sides(c: Expression, function: str, left: Names, right: Names) -> tuple[Expression, Expression] | None:
@@ -72,10 +72,10 @@ def route_of(
     conditions: tuple[Expression, ...],
     wanted: Names,
     extra: list[dict[str, Expression]],
-) -> list[tuple[int, Split]]:
+) -> list[tuple[int, SplitCondition]]:
     """Each probe of a route with the conditions it decides; registers the keys that inputs must offer."""
     here = frozenset(schemas[start].names)
-    waiting, route, known = list(conditions), [], Known()
+    waiting, route, known = list(conditions), [], KnownEqual()
     for target in order:
         there = frozenset(schemas[target].names)
         ready = [c for c in waiting if columns_of(c) <= here | there]
@@ -94,7 +94,7 @@ def route_of(
     return route
 
 
-def _probing(split: Split, schemas: list[pa.Schema]) -> Split:
+def _probing(split: SplitCondition, schemas: list[pa.Schema]) -> SplitCondition:
     """Keys that one input can compute; an equality over several inputs is checked after the probe instead."""
     pairs, rest = [], list(conjuncts(split.residual))
     for left, right in zip(split.left, split.right, strict=True):
@@ -104,11 +104,11 @@ def _probing(split: Split, schemas: list[pa.Schema]) -> Split:
             function = "is_not_distinct_from" if split.nulls_equal else "="
             rest.append(Call(function, (left, right), pa.bool_()))
     pairs.sort(key=lambda pair: str(pair[1]))  # one order of columns, so that routes share an index
-    return Split(pairs, split.nulls_equal, rest)
+    return SplitCondition(pairs, split.nulls_equal, rest)
 
 
 def finished_route(
-    start: int, route: list[tuple[int, Split]], inputs: tuple[p.PhysicalNode, ...]
+    start: int, route: list[tuple[int, SplitCondition]], inputs: tuple[p.PhysicalNode, ...]
 ) -> Iterable[p.ProbeStep]:
     """The probes of a route, each with all columns gathered so far."""
     so_far = inputs[start].schema

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union as Either
 
-from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, RoutedJoin, Select, aliases
+from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, RoutedJoins, Select, aliases
 from midstream.errors import QueryError
 from midstream.optimizer.join_graph import JoinGraph, Probing, Shape, leaf_name
 from midstream.optimizer.routed.plan import name_text
 from midstream.optimizer.routed.shapes import routed_shape, routed_text
-from midstream.optimizer.routed.text import Ways, is_routed
+from midstream.optimizer.routed.text import WaysText, is_routed
 
 _TOKENS = re.compile(r'\s*([(),:;]|"(?:[^"]|"")*"(?:/[^\s(),:;"]*)?|[^\s(),:;"]+)')
 _COLON = object()
@@ -38,11 +38,11 @@ class Orders:
     routes: tuple[tuple[Tree, tuple[Tree, ...]], ...]
 
 
-Tree = Either[str, tuple["Tree", "Tree"], Orders, Ways]  # noqa: UP007
+Tree = Either[str, tuple["Tree", "Tree"], Orders, WaysText]  # noqa: UP007
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedShapes:
     """Shapes over aliases, one for each place at which the query joins, and the marks some aliases carry."""
 
     trees: tuple[Tree, ...]
@@ -68,7 +68,7 @@ def shaped(tree: Tree, graph: JoinGraph) -> Relation:
     return graph.tree(_numbered(tree, graph))
 
 
-def parse_shape(text: str) -> Wanted:
+def parse_shape(text: str) -> WantedShapes:
     """Reads a plan's text.
 
     >>> sorted(parse_shape('((A B) C); (D "E 2")').names)
@@ -78,14 +78,14 @@ def parse_shape(text: str) -> Wanted:
     trees: list[Tree] = []
     for start, end in _parts(text):
         if is_routed(text[start:end]):
-            trees.append(Ways(text, start, end))
+            trees.append(WaysText(text, start, end))
             continue
-        tree: Tree = _Reader(text, marks).read(_tokens(text, start, end))
+        tree: Tree = _ShapeReader(text, marks).read(_tokens(text, start, end))
         leaves = leaves_of(tree)
         if len(set(leaves)) != len(leaves):
             raise QueryError(f"the plan {text!r} names an alias twice")
         trees.append(tree)
-    return Wanted(tuple(trees), frozenset(marks))
+    return WantedShapes(tuple(trees), frozenset(marks))
 
 
 def _parts(text: str) -> list[tuple[int, int]]:
@@ -109,7 +109,7 @@ def _tokens(text: str, start: int, end: int) -> list[str]:
     return tokens
 
 
-class _Reader:
+class _ShapeReader:
     """Reads tokens with a stack of open parentheses, without recursion so that depth does not matter."""
 
     def __init__(self, text: str, marks: set[tuple[str, str]]) -> None:
@@ -178,7 +178,7 @@ def leaves_of(tree: Tree) -> list[str]:
             found.append(top)
         elif isinstance(top, Orders):
             stack.extend(head for head, _ in top.routes)
-        elif isinstance(top, Ways):
+        elif isinstance(top, WaysText):
             stack.extend(top.heads)
         else:
             stack.extend(top)
@@ -190,7 +190,7 @@ def _numbered(tree: Tree, graph: JoinGraph) -> Shape:
         return graph.named(tree)
     if isinstance(tree, Orders):
         return _probing(tree, graph)
-    if isinstance(tree, Ways):
+    if isinstance(tree, WaysText):
         return routed_shape(tree, graph)
     return (_numbered(tree[0], graph), _numbered(tree[1], graph))
 
@@ -207,7 +207,7 @@ def _probing(tree: Orders, graph: JoinGraph) -> Probing:
 
 
 def _shown(part: object) -> str:
-    return _tree_text(part) if isinstance(part, str | tuple | Orders | Ways) else ":"
+    return _tree_text(part) if isinstance(part, str | tuple | Orders | WaysText) else ":"
 
 
 def _tree_text(tree: Tree) -> str:
@@ -215,7 +215,7 @@ def _tree_text(tree: Tree) -> str:
         return alias_text(tree)
     if isinstance(tree, Orders):
         return ", ".join(f"{_tree_text(h)}: {' '.join(map(_tree_text, o))}" for h, o in tree.routes)
-    if isinstance(tree, Ways):
+    if isinstance(tree, WaysText):
         return tree.text[tree.start : tree.end].strip()
     return f"({_tree_text(tree[0])} {_tree_text(tree[1])})"
 
@@ -259,7 +259,7 @@ def _is_inner(node: Relation) -> bool:
 def _text(node: Relation) -> str:
     if isinstance(node, MultiJoin):
         names = [_text(child) for child in node.joined]
-        if isinstance(node, RoutedJoin):
+        if isinstance(node, RoutedJoins):
             leaves = [leaf_name(child) for child in node.joined]
             return f"({routed_text(leaves, node.orders, node.placements)})"
         routes = (f"{names[i]}: {' '.join(names[j] for j in o)}" for i, o in enumerate(node.orders))

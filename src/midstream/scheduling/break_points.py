@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from midstream.scheduling.graph import Node, QueryGraph
+from midstream.scheduling.graph import GraphNode, QueryGraph
 from midstream.scheduling.schedule import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Fragment:
+class ScheduledFragment:
     """A run `[start, end)` of a path's operators and how fast it frees memory."""
 
     start: int
@@ -31,7 +31,7 @@ class Chain:
     priorities: dict[int, float]
 
 
-def fragments(selectivities: Sequence[float], costs: Sequence[float] | None = None) -> list[Fragment]:
+def fragments(selectivities: Sequence[float], costs: Sequence[float] | None = None) -> list[ScheduledFragment]:
     """The fragments of a path, from what share of its input each operator gives and what a tuple costs it.
 
     >>> [(f.start, f.end) for f in fragments([0.9, 0.1, 1.0])]
@@ -45,7 +45,7 @@ def fragments(selectivities: Sequence[float], costs: Sequence[float] | None = No
     found, start = [], 0
     while start < len(selectivities):
         end = max(range(start + 1, len(volumes)), key=lambda e: (_slope(volumes, times, start, e), e))
-        found.append(Fragment(start, end, _slope(volumes, times, start, end)))
+        found.append(ScheduledFragment(start, end, _slope(volumes, times, start, end)))
         start = end
     return found
 
@@ -71,7 +71,7 @@ def chain(graph: QueryGraph) -> Chain:
     return Chain(frozenset(breaks), priorities)
 
 
-def _paths(path: list[tuple[Node, int]]) -> Iterator[list[tuple[Node, int]]]:
+def _paths(path: list[tuple[GraphNode, int]]) -> Iterator[list[tuple[GraphNode, int]]]:
     """The operators of a path and on to each sink, each with the input by which the path comes in."""
     readers = path[-1][0].readers
     if not readers:
@@ -80,5 +80,5 @@ def _paths(path: list[tuple[Node, int]]) -> Iterator[list[tuple[Node, int]]]:
         yield from _paths([*path, reader])
 
 
-def _selectivity(node: Node) -> float:
+def _selectivity(node: GraphNode) -> float:
     return node.given / node.taken if node.taken and not node.is_fork else 1.0

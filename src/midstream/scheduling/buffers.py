@@ -12,7 +12,7 @@ from typing import Any
 from midstream.errors import InternalError
 
 
-class Ledger:
+class BufferLedger:
     """How many tuples are still to be taken, counted once for every reader."""
 
     __slots__ = ("waiting",)
@@ -26,13 +26,13 @@ class Buffer:
 
     __slots__ = ("cursors", "end", "first", "items", "ledger", "most")
 
-    def __init__(self, ledger: Ledger | None = None) -> None:
+    def __init__(self, ledger: BufferLedger | None = None) -> None:
         self.items: deque[Any] = deque()
         self.first = 0
         self.end = 0
         self.cursors: list[Cursor] = []
         self.most = 0
-        self.ledger = ledger or Ledger()
+        self.ledger = ledger or BufferLedger()
 
     def __len__(self) -> int:
         return len(self.items)

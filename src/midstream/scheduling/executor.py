@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from midstream.errors import InternalError
 from midstream.scheduling.buffers import Cursor
-from midstream.scheduling.graph import Node, QueryGraph
+from midstream.scheduling.graph import GraphNode, QueryGraph
 from midstream.scheduling.schedule import Schedule, apply_breaks
-from midstream.scheduling.tables import Move, Position, Rules
+from midstream.scheduling.tables import Move, Rules, TablePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,21 @@ class Row:
     at_source: Rules
     inside: Rules
     first: bool | None
-    readers: tuple[tuple[Node, Cursor], ...]
-    feeder: Node | None
+    readers: tuple[tuple[GraphNode, Cursor], ...]
+    feeder: GraphNode | None
 
 
-def row_of(node: Node, schedule: Schedule) -> Row:
+def row_of(node: GraphNode, schedule: Schedule) -> Row:
     """The row for a node's position in its fragment."""
     rules = schedule.table_of(node).rules
     readers = tuple((reader, reader.inputs[port]) for reader, port in node.readers if not reader.broken[port])
     starts = {node.feeder(port) is None for port in range(len(node.inputs))}
     if not readers:
-        positions = Position.SOURCE_SINK, Position.SINK
+        positions = TablePosition.SOURCE_SINK, TablePosition.SINK
     elif node.is_fork:
-        positions = Position.SOURCE_FORK, Position.FORK
+        positions = TablePosition.SOURCE_FORK, TablePosition.FORK
     else:
-        positions = Position.SOURCE, Position.INNER
+        positions = TablePosition.SOURCE, TablePosition.INNER
     only = node.feeder(0) if len(node.inputs) == 1 else None
     return Row(rules[positions[0]], rules[positions[1]], starts.pop() if len(starts) == 1 else None, readers, only)
 
@@ -52,7 +52,7 @@ class Executor:
     def __init__(self, graph: QueryGraph, schedule: Schedule | None = None, trace: list[str] | None = None) -> None:
         self.graph = graph
         self.trace = trace
-        self.current: Node | None = None
+        self.current: GraphNode | None = None
         self.steps = 0
         self._in_a_row = 0
         self._idle = 0
@@ -75,7 +75,7 @@ class Executor:
         """Which fragments go first when control returns: by the id of the operator they start with, highest first."""
         self._priorities = priorities
 
-    def start(self, node: Node) -> None:
+    def start(self, node: GraphNode) -> None:
         """Goes on with a node that has just been fed, if nothing is under way."""
         if self.current is None:
             self.current, self._in_a_row = node, 0
@@ -125,13 +125,13 @@ class Executor:
         self.current = self._next(node)
         return True
 
-    def _execute(self, node: Node) -> int:
+    def _execute(self, node: GraphNode) -> int:
         return node.execute()
 
-    def _more(self, node: Node) -> bool:
+    def _more(self, node: GraphNode) -> bool:
         return node.more()
 
-    def _next(self, node: Node) -> Node | None:
+    def _next(self, node: GraphNode) -> GraphNode | None:
         """Applies tables until they name the next operator or give control back."""
         if self._idle > len(self.graph.nodes):
             # A whole round without a tuple consumed: waiting longer here would help nobody.
@@ -155,11 +155,11 @@ class Executor:
             node, self._in_a_row = before, 0
         raise InternalError(f"the table {self.schedule.name} goes back and forth at {node.name}")
 
-    def _left(self, start: Node, node: Node) -> Node | None:
+    def _left(self, start: GraphNode, node: GraphNode) -> GraphNode | None:
         """What follows when a table gives control back at a node."""
         return None
 
-    def _move(self, row: Row, node: Node) -> Move:
+    def _move(self, row: Row, node: GraphNode) -> Move:
         """The move of the first rule that holds."""
         first = row.first if row.first is not None else node.feeder(node.logic.starving(node.inputs)) is None
         for rule in row.at_source if first else row.inside:
@@ -171,13 +171,13 @@ class Executor:
                 return rule.move
         raise InternalError(f"no rule for {node.name}")
 
-    def _yields(self, row: Row, node: Node) -> bool:
+    def _yields(self, row: Row, node: GraphNode) -> bool:
         for _, cursor in row.readers:  # noqa: SIM110 (a generator costs more than the question)
             if len(cursor):
                 return True
         return False
 
-    def _forward(self, row: Row, node: Node) -> Node:
+    def _forward(self, row: Row, node: GraphNode) -> GraphNode:
         """The reader that has something of this node's; a fork takes its branches in turn."""
         count = len(row.readers)
         if count == 1:
@@ -189,14 +189,14 @@ class Executor:
                 return row.readers[place][0]
         raise InternalError(f"nothing waits behind {node.name}")
 
-    def _row(self, node: Node) -> Row:
+    def _row(self, node: GraphNode) -> Row:
         """The node's row of its table."""
         if self._version != self.graph.version:
             self._version = self.graph.version
             self._rows = {id(n): row_of(n, self.schedule) for n in self.graph.nodes}
         return self._rows[id(node)]
 
-    def _entry(self) -> Node | None:
+    def _entry(self) -> GraphNode | None:
         """Where to start: what was left in the middle of a fragment first, then the fragments in turn."""
         if not self.graph.ledger.waiting:
             return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from midstream.errors import InternalError
-from midstream.scheduling.buffers import Buffer, Cursor, Ledger
+from midstream.scheduling.buffers import Buffer, BufferLedger, Cursor
 
 Emit = Callable[[Any], None]
 
@@ -83,15 +83,15 @@ class Fork:
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class GraphNode:
     """An operator in the graph: what it reads, who feeds it, who reads it."""
 
     name: str
     logic: Logic
     inputs: list[Cursor] = field(default_factory=list)
-    feeders: list[Node | None] = field(default_factory=list)
+    feeders: list[GraphNode | None] = field(default_factory=list)
     broken: list[bool] = field(default_factory=list)
-    readers: list[tuple[Node, int]] = field(default_factory=list)
+    readers: list[tuple[GraphNode, int]] = field(default_factory=list)
     output: Buffer = field(default_factory=Buffer)
     sink: Emit | None = None
     turn: int = 0
@@ -108,7 +108,7 @@ class Node:
         """Whether it could go on with what it has."""
         return self.logic.more(self.inputs)
 
-    def feeder(self, port: int) -> Node | None:
+    def feeder(self, port: int) -> GraphNode | None:
         """The operator before an input; None for a source or a break node."""
         return None if self.broken[port] else self.feeders[port]
 
@@ -132,15 +132,15 @@ class QueryGraph:
     """Nodes in order, sources by name; `version` grows with every change of topology."""
 
     def __init__(self) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[GraphNode] = []
         self.sources: dict[str, Buffer] = {}
-        self.ledger = Ledger()
+        self.ledger = BufferLedger()
         self.version = 0
 
-    def add(self, name: str, logic: Logic, inputs: Iterable[Node | str], sink: Emit | None = None) -> Node:
+    def add(self, name: str, logic: Logic, inputs: Iterable[GraphNode | str], sink: Emit | None = None) -> GraphNode:
         """A new operator behind other operators or sources; a second reader of anything gets a fork in between."""
         self.version += 1
-        node = Node(name, logic, output=Buffer(self.ledger), sink=sink)
+        node = GraphNode(name, logic, output=Buffer(self.ledger), sink=sink)
         for port, before in enumerate(inputs):
             if isinstance(before, str):
                 buffer = self.sources.setdefault(before, Buffer(self.ledger))
@@ -150,7 +150,7 @@ class QueryGraph:
         self.nodes.append(node)
         return node
 
-    def remove(self, node: Node) -> None:
+    def remove(self, node: GraphNode) -> None:
         """Takes an operator out that nobody reads; its feeders no longer keep anything for it."""
         if node.readers:
             raise InternalError(f"{node.name} is still read by {node.readers[0][0].name}")
@@ -163,13 +163,13 @@ class QueryGraph:
                 if not feeder.readers and feeder.sink is None:
                     self.remove(feeder)
 
-    def set_break(self, node: Node, port: int = 0, broken: bool = True) -> None:
+    def set_break(self, node: GraphNode, port: int = 0, broken: bool = True) -> None:
         """Turns the arc into a node's input into a break node, or back."""
         self.version += node.broken[port] != broken
         node.broken[port] = broken
 
     @property
-    def breaks(self) -> list[tuple[Node, int]]:
+    def breaks(self) -> list[tuple[GraphNode, int]]:
         """The arcs that are break nodes."""
         return [(node, port) for node in self.nodes for port, broken in enumerate(node.broken) if broken]
 
@@ -178,7 +178,7 @@ class QueryGraph:
         buffers = {id(c.buffer): c.buffer for node in self.nodes for c in node.inputs}
         return sum(map(len, buffers.values()))
 
-    def _behind(self, node: Node, port: int, before: Node) -> None:
+    def _behind(self, node: GraphNode, port: int, before: GraphNode) -> None:
         if not before.readers and not before.is_fork:
             self._connect(node, port, before, before.output)
             return
@@ -186,12 +186,12 @@ class QueryGraph:
         buffer = fork.inputs[0].buffer
         self._wire(node, port, fork, buffer.reader(fork.inputs[0]))
 
-    def _forked(self, before: Node) -> Node:
+    def _forked(self, before: GraphNode) -> GraphNode:
         """The fork behind a node, put there if it is missing."""
         reader, port = before.readers[0]
         if reader.is_fork:
             return reader
-        fork = Node(f"fork {before.name}", Fork(), output=Buffer(self.ledger))
+        fork = GraphNode(f"fork {before.name}", Fork(), output=Buffer(self.ledger))
         self.nodes.insert(self.nodes.index(before) + 1, fork)
         old = reader.inputs[port]
         before.readers.clear()
@@ -202,10 +202,10 @@ class QueryGraph:
         fork.readers.append((reader, port))
         return fork
 
-    def _connect(self, node: Node, port: int, before: Node | None, buffer: Buffer) -> None:
+    def _connect(self, node: GraphNode, port: int, before: GraphNode | None, buffer: Buffer) -> None:
         self._wire(node, port, before, buffer.reader())
 
-    def _wire(self, node: Node, port: int, before: Node | None, cursor: Cursor) -> None:
+    def _wire(self, node: GraphNode, port: int, before: GraphNode | None, cursor: Cursor) -> None:
         assert port == len(node.inputs)
         node.inputs.append(cursor)
         node.feeders.append(before)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from midstream.operators.base import Operator
-from midstream.operators.distinct import CoverageState, Deduplicate
+from midstream.operators.distinct import CoverageState, DeduplicateOperator
 from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.join import SymmetricJoin
-from midstream.operators.multiway_join import MultiwayJoin
+from midstream.operators.multiway_join import MultiwayJoinOperator
 from midstream.operators.state.portions import parts_by_hash, slices
 from midstream.operators.state.sorted_state import SortedState
 
@@ -30,9 +30,9 @@ def present_parts(
 ) -> Iterator[Elements]:
     """The same in parts, for each of which no more than about so many bytes of a state are looked at."""
     match operator:
-        case SymmetricJoin() | MultiwayJoin():
+        case SymmetricJoin() | MultiwayJoinOperator():
             yield from _joined(operator, build(), frontier, most)
-        case Deduplicate():
+        case DeduplicateOperator():
             yield from _covered(operator.coverage, frontier, most)
 
 
@@ -43,8 +43,10 @@ def _covered(state: CoverageState, frontier: int, most: int) -> Iterator[Element
             yield part
 
 
-def _joined(live: SymmetricJoin | MultiwayJoin, again: Operator, frontier: int, most: int) -> Iterator[Elements]:
-    assert isinstance(again, SymmetricJoin | MultiwayJoin)
+def _joined(
+    live: SymmetricJoin | MultiwayJoinOperator, again: Operator, frontier: int, most: int
+) -> Iterator[Elements]:
+    assert isinstance(again, SymmetricJoin | MultiwayJoinOperator)
     again.at_once = live.at_once
     probing, *others = _by_port(again)
     mine, *kept = _by_port(live)
@@ -63,6 +65,6 @@ def _joined(live: SymmetricJoin | MultiwayJoin, again: Operator, frontier: int, 
                 state.segments = []
 
 
-def _by_port(join: SymmetricJoin | MultiwayJoin) -> list[tuple[SortedState, ...]]:
+def _by_port(join: SymmetricJoin | MultiwayJoinOperator) -> list[tuple[SortedState, ...]]:
     """The states of each input."""
-    return list(join.indexes) if isinstance(join, MultiwayJoin) else [(side,) for side in join.sides]
+    return list(join.indexes) if isinstance(join, MultiwayJoinOperator) else [(side,) for side in join.sides]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from midstream.errors import QueryError
-from midstream.scheduling.graph import Node, QueryGraph
+from midstream.scheduling.graph import GraphNode, QueryGraph
 from midstream.scheduling.tables import DEPTH_FIRST, Table, table_named
 
 Place = str | tuple[str, int]
@@ -32,7 +32,7 @@ class Schedule:
         """The schedule as `schedule_of` takes it."""
         return "chain" if self.chain else self.table.name
 
-    def table_of(self, node: Node) -> Table:
+    def table_of(self, node: GraphNode) -> Table:
         """The table an operator follows."""
         return self.parts.get(node.name, self.table)
 
@@ -57,7 +57,7 @@ def apply_breaks(graph: QueryGraph, schedule: Schedule) -> None:
             graph.set_break(node, port, wanted or _needs_path(node, port, schedule))
 
 
-def _needs_path(node: Node, port: int, schedule: Schedule) -> bool:
+def _needs_path(node: GraphNode, port: int, schedule: Schedule) -> bool:
     """Whether a table for paths meets a place where the graph is not one."""
     before = node.feeders[port]
     if before is None:

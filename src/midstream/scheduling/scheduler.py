@@ -16,7 +16,7 @@ from midstream.operators.elements import Elements
 from midstream.operators.shared_graph import ROOT, SharedGraph, Wire
 from midstream.scheduling.break_points import chain
 from midstream.scheduling.executor import Executor
-from midstream.scheduling.graph import Eager, Node, QueryGraph
+from midstream.scheduling.graph import Eager, GraphNode, QueryGraph
 from midstream.scheduling.schedule import Schedule, schedule_of
 from midstream.scheduling.tables import DEPTH_FIRST
 
@@ -113,9 +113,9 @@ class Tabled:
 
     def __init__(self, box: SharedGraph, sinks: Sequence[Sink], trace: list[str] | None) -> None:
         self.graph = QueryGraph()
-        self.nodes: list[Node] = []
+        self.nodes: list[GraphNode] = []
         for i, operator in enumerate(box.operators):
-            inputs: list[Node | str] = [self.nodes[p] if p >= 0 else str(~p) for p in box.inputs[i]]
+            inputs: list[GraphNode | str] = [self.nodes[p] if p >= 0 else str(~p) for p in box.inputs[i]]
             sink = _sink_of([sinks[wire.port] for wire in box.wires[i] if wire.operator == ROOT])
             self.nodes.append(self.graph.add(f"{i} {operator.name}", Eager(_step_of(box, i)), inputs, sink))
         self.starts = [[self.nodes[w.operator] for w in wires if w.operator != ROOT] for _, wires in box.sources]

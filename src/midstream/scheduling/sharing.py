@@ -20,7 +20,7 @@ from midstream.algebra.physical.base import columns_text
 from midstream.algebra.physical.identities import part_key
 from midstream.algebra.plan import Project, Relation, Select, Stream, Window, rewrite_plan, walk_plan
 from midstream.algebra.time import TimeDomain
-from midstream.algebra.windows import Rows, Session
+from midstream.algebra.windows import Rows, SessionGap
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.optimizer.join_graph import JoinGraph
@@ -30,7 +30,7 @@ from midstream.optimizer.rewrite import normalize
 
 
 @dataclass(frozen=True, slots=True)
-class Tap(p.Source):
+class Tap(p.SourceNode):
     """The output of a part, read like a source: its elements come with their validity."""
 
     part: p.PhysicalNode | None = None
@@ -88,12 +88,12 @@ def parts_of(node: p.PhysicalNode) -> Iterator[p.PhysicalNode]:
 
 def tap_on(part: p.PhysicalNode, name: str) -> Tap:
     """A source that reads a part under a name."""
-    source = next(n for n in p.walk_physical(part) if isinstance(n, p.Source))
+    source = next(n for n in p.walk_physical(part) if isinstance(n, p.SourceNode))
     stream = PartStream(name, name, _timed(part.schema, source), source.stream.time)
     return Tap(part.schema, stream, None, part=part, partition=partition_of(part))
 
 
-def _timed(schema: pa.Schema, source: p.Source) -> pa.Schema:
+def _timed(schema: pa.Schema, source: p.SourceNode) -> pa.Schema:
     time = source.stream.columns.field(source.stream.time)
     return schema if time.name in schema.names else schema.append(time)
 
@@ -156,7 +156,7 @@ class Core:
         tap = tap_on(part, name)
 
         def tapped(node: p.PhysicalNode) -> p.PhysicalNode | None:
-            if isinstance(node, p.Source) and node.stream.name == name:
+            if isinstance(node, p.SourceNode) and node.stream.name == name:
                 return replace(tap, schema=node.schema)
             return None
 
@@ -186,7 +186,9 @@ def core_of(query: Relation, emission: Emission) -> Core | None:
         return None
     signature = _lowered(core, frozenset(core.schema.names), emission).content
     rest = _rest(logical, core, "core", emission)
-    needed = next(n.schema.names for n in p.walk_physical(rest) if isinstance(n, p.Source) and n.stream.name == "core")
+    needed = next(
+        n.schema.names for n in p.walk_physical(rest) if isinstance(n, p.SourceNode) and n.stream.name == "core"
+    )
     return Core(signature, frozenset(needed), logical, core, emission)
 
 
@@ -208,7 +210,7 @@ def _windows_only(core: Relation) -> bool:
     """Whether a join reads nothing but time windows over streams."""
     leaves = [node for node in walk_plan(core) if isinstance(node, Window | Stream)]
     inputs = [node for node in leaves if isinstance(node, Window)]
-    by_rows = any(isinstance(node.spec, Rows | Session) or node.bounds is not None for node in inputs)
+    by_rows = any(isinstance(node.spec, Rows | SessionGap) or node.bounds is not None for node in inputs)
     plain = not by_rows and all(isinstance(node.input, Stream) for node in inputs)
     kinds = {type(node).__name__ for node in walk_plan(core)}
     return plain and 2 * len(inputs) == len(leaves) and kinds <= {"Join", "MultiJoin", "Window", "Stream"}
@@ -217,7 +219,7 @@ def _windows_only(core: Relation) -> bool:
 def split_box(box: Box, part: p.PhysicalNode, name: str) -> tuple[Box, Box]:
     """A live box as two: the part with its operators, and the rest, which reads the part; no state is touched."""
     root = next(i for i, node in enumerate(box.nodes) if node is part)
-    count = sum(1 for node in p.walk_physical(part) if not isinstance(node, p.Source))
+    count = sum(1 for node in p.walk_physical(part) if not isinstance(node, p.SourceNode))
     inside = range(root - count + 1, root + 1)
     tap = tap_on(part, name)
     above = p.replaced(box.plan, lambda node: tap if node is part else None)
@@ -258,7 +260,7 @@ def _in_one_piece(box: Box, parts: Mapping[str, Box], donors: list[Operator | No
             if arranged is not part:
                 donors.insert(here, None)
             return arranged
-        if not isinstance(node, p.Source):
+        if not isinstance(node, p.SourceNode):
             donors.append(next(operators))
         return p.with_inputs(node, grown)
 

@@ -20,7 +20,7 @@ Move = Literal["forward", "encore", "backtrack", "exit"]
 Condition = Literal["yield", "more", "always"]
 
 
-class Position(Enum):
+class TablePosition(Enum):
     """Where an operator stands in its fragment."""
 
     SOURCE = "source"
@@ -57,7 +57,7 @@ class Table:
     """The rules of every position; `paths_only` tables need graphs cut into paths by break nodes."""
 
     name: str
-    rules: Mapping[Position, Rules] = field(hash=False)
+    rules: Mapping[TablePosition, Rules] = field(hash=False)
     paths_only: bool = False
 
     def __str__(self) -> str:
@@ -72,12 +72,12 @@ def table(name: str, first: Rule, second: Rule, last: Rule, *, paths_only: bool 
     return Table(
         name,
         {
-            Position.SOURCE: (first, second, EXIT),
-            Position.INNER: inner,
-            Position.SINK: before_sink,
-            Position.SOURCE_SINK: (*before_sink[:-1], EXIT),
-            Position.FORK: inner,
-            Position.SOURCE_FORK: (first, second, EXIT),
+            TablePosition.SOURCE: (first, second, EXIT),
+            TablePosition.INNER: inner,
+            TablePosition.SINK: before_sink,
+            TablePosition.SOURCE_SINK: (*before_sink[:-1], EXIT),
+            TablePosition.FORK: inner,
+            TablePosition.SOURCE_FORK: (first, second, EXIT),
         },
         paths_only,
     )

@@ -9,11 +9,11 @@ from midstream.lab.papers.node_operator_sets.cost import Costs
 from midstream.lab.papers.node_operator_sets.network import node_per_stream
 from midstream.lab.papers.node_operator_sets.query_shapes import chain, clique, cycle, star
 from midstream.lab.papers.node_operator_sets.statistics import Statistics, StreamStatistics
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.sites.links import Link
 
 SHAPES = (chain, star, cycle, clique)
-Case = tuple[Conditions, Statistics, Costs]
+Case = tuple[RoutedConditions, Statistics, Costs]
 
 
 def names(count: int) -> tuple[str, ...]:

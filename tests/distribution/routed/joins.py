@@ -11,7 +11,7 @@ from tests.distribution.routed.drawing import SHAPES
 from midstream.algebra.placements import Placement
 from midstream.api import ask
 from midstream.lab.papers.node_operator_sets.query import RoutedQuery
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 THETA = ("{a}.v <= {b}.v", "{a}.v < {b}.v + 2", "{a}.v <> {b}.v", "{a}.v + {b}.v > 3")
@@ -69,7 +69,7 @@ def _table(random: Random, rows: int, domain: int) -> pa.Table:
     return pa.table(columns)
 
 
-def draw_plan(random: Random, conditions: Conditions) -> JoinPlan:
+def draw_plan(random: Random, conditions: RoutedConditions) -> JoinPlan:
     """Any valid plan."""
     ways = []
     for head in conditions.streams:

@@ -52,7 +52,7 @@ from midstream.algebra.physical.sources import (
     OverlappingBounds,
     RowWindow,
     SessionWindow,
-    Source,
+    SourceNode,
     WindowBounds,
     longest_validity,
 )
@@ -89,7 +89,7 @@ __all__ = [
     "RowWindow",
     "SessionWindow",
     "SetOperation",
-    "Source",
+    "SourceNode",
     "Unary",
     "Unnest",
     "WindowBounds",

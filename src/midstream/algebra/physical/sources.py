@@ -9,11 +9,11 @@ from midstream.algebra.partition import Partition
 from midstream.algebra.physical.base import OrderedRows, PhysicalNode, Unary
 from midstream.algebra.plan import Stream
 from midstream.algebra.time import TimeDomain
-from midstream.algebra.windows import Hop, Range, Rows, Session, Unbounded, WindowSpec
+from midstream.algebra.windows import Hop, Range, Rows, SessionGap, Unbounded, WindowSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Source(PhysicalNode):
+class SourceNode(PhysicalNode):
     """The columns of a stream that the query needs, valid as its window says; one tick long without a window.
 
     Time windows belong to the source, not to the box above it: they remember nothing, and what crosses into a box is
@@ -115,7 +115,7 @@ class RowWindow(OrderedRows):
 class SessionWindow(OrderedRows):
     """The rows of sessions, when they have ended."""
 
-    spec: Session
+    spec: SessionGap
     bounds: tuple[str, str] | None
 
     @property

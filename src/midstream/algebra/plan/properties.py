@@ -16,7 +16,7 @@ from midstream.algebra.plan.relations import (
     Sequence,
     ToStream,
 )
-from midstream.algebra.windows import NOW, Hop, Range, Rows, Session, WindowSpec
+from midstream.algebra.windows import NOW, Hop, Range, Rows, SessionGap, WindowSpec
 
 
 def is_monotone(plan: Relation) -> bool:
@@ -27,7 +27,7 @@ def is_monotone(plan: Relation) -> bool:
                 return False
             case Join(kind="left" | "right" | "full" | "anti"):
                 return False
-            case Window(spec=Rows() | Session()):
+            case Window(spec=Rows() | SessionGap()):
                 return False
             case Window(input=inner) if not isinstance(inner, Stream):
                 return False
@@ -72,7 +72,7 @@ def _lies_on(hop: Hop, finest: Hop) -> bool:
 
 def gives_at_ends(plan: Relation) -> bool:
     """Whether all that a relation gives comes of windows that have ended, so that it is about the time before."""
-    return all(isinstance(spec, Hop | Session) for spec in _outermost(plan))
+    return all(isinstance(spec, Hop | SessionGap) for spec in _outermost(plan))
 
 
 def is_momentary(plan: Relation) -> bool:
@@ -81,7 +81,7 @@ def is_momentary(plan: Relation) -> bool:
         case Stream() | Sequence():
             return True
         case Window(spec=spec):
-            return spec == NOW or isinstance(spec, Session)
+            return spec == NOW or isinstance(spec, SessionGap)
         case Join(kind="inner" | "semi") | MultiJoin() | Intersect():
             return any(map(is_momentary, plan.inputs))
         case Join(kind="left" | "anti") | Difference():

@@ -69,7 +69,7 @@ class Project(UnaryRelation):
 
 
 @dataclass(frozen=True, slots=True)
-class Unnest(UnaryRelation):
+class Unnested(UnaryRelation):
     """A tuple for each element of a list, beside the tuple's own columns.
 
     Several lists are read side by side: the longest says how many tuples there are, and where another has ended it
@@ -155,7 +155,7 @@ class MultiJoin(Relation):
 
 
 @dataclass(frozen=True, slots=True)
-class RoutedJoin(MultiJoin):
+class RoutedJoins(MultiJoin):
     """A multi-way join of streams whose windows may be apart; `placements[i]` says where each probe takes place."""
 
     placements: tuple[tuple[Placement, ...], ...] = ()
@@ -243,7 +243,7 @@ class Over(RowFunctions):
 
 
 @dataclass(frozen=True, slots=True)
-class OverStream(RowFunctions):
+class RowsOverStream(RowFunctions):
     """Functions of the tuples of a stream up to each of them, which happens at its own time.
 
     The order begins with the time, ascending, so a frame holds nothing that is still to come. Either all frames have a

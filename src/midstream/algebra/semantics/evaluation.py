@@ -25,15 +25,15 @@ from midstream.algebra.plan import (
     Match,
     MultiJoin,
     Over,
-    OverStream,
     Project,
     Relation,
+    RowsOverStream,
     Select,
     Sequence,
     Stream,
     ToStream,
     Union,
-    Unnest,
+    Unnested,
     Window,
     instants,
 )
@@ -65,7 +65,7 @@ def keeps_intervals(plan: Relation) -> bool:
     match plan:
         case Stream() | Window() | Sequence() | Match():
             return True
-        case Select() | Project() | OverStream() | Unnest() | Union() | MultiJoin() | Join(kind="inner"):
+        case Select() | Project() | RowsOverStream() | Unnested() | Union() | MultiJoin() | Join(kind="inner"):
             return all(keeps_intervals(node) for node in plan.inputs)
         case _:
             return False
@@ -120,7 +120,7 @@ class Oracle:
                 return [Element(row, time, time + 1) for time, row, _ in self.arrivals(plan)]
             case Match(inner):
                 return matches(plan, self.tuples(inner), self.catalog)
-            case OverStream(inner):
+            case RowsOverStream(inner):
                 return self._over_stream(plan, len(inner.schema))
             case Select(inner) if _is_inner_join(inner):
                 return self._inner_join(plan)
@@ -130,7 +130,7 @@ class Oracle:
             case Project(inner, columns):
                 parts = [self._evaluator(column.expression, inner) for column in columns]
                 return [Element(tuple(part(row) for part in parts), *when) for row, *when in self.elements(inner)]
-            case Unnest(inner):
+            case Unnested(inner):
                 rows = self._unnested(plan)
                 return [Element(new, *when) for row, *when in self.elements(inner) for new in rows(row)]
             case Union(united):
@@ -153,7 +153,7 @@ class Oracle:
             case Project(inner, columns):
                 parts = [self._evaluator(column.expression, inner) for column in columns]
                 return [Arrival(t, tuple(part(row) for part in parts), at) for t, row, at in self.arrivals(inner)]
-            case Unnest(inner):
+            case Unnested(inner):
                 rows = self._unnested(plan)
                 return [Arrival(t, new, at) for t, row, at in self.arrivals(inner) for new in rows(row)]
             case Union(united):
@@ -221,7 +221,7 @@ class Oracle:
             found = _pairs(found, self.elements(relation), holds)
         return found
 
-    def _over_stream(self, plan: OverStream, width: int) -> list[Element]:
+    def _over_stream(self, plan: RowsOverStream, width: int) -> list[Element]:
         """All rows of the stream at once: no frame reaches beyond its own row's time."""
         timed = [(*row, time) for time, row in self.tuples(plan.input)]
         found = over_evaluator(plan, self.catalog)(timed)
@@ -292,7 +292,7 @@ class Oracle:
 
         return twin
 
-    def _unnested(self, plan: Unnest) -> Callable[[Row], Snapshot]:
+    def _unnested(self, plan: Unnested) -> Callable[[Row], Snapshot]:
         """What becomes of a row: one row for each place in its longest list."""
         lists = [(self._evaluator(one.expression, plan.input), one.expression.type.value_type) for one in plan.lists]
 

@@ -14,11 +14,11 @@ from midstream.algebra.semantics.aggregates import aggregate_evaluator
 from midstream.algebra.semantics.scalars import Evaluator, evaluator
 from midstream.algebra.semantics.values import NANOSECONDS, Row, is_counted, order, row_identity, row_order
 
-Value = Callable[["Partition", int], Any]
+Value = Callable[["OrderedPartition", int], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class OrderedPartition:
     """Rows in their order; `groups` numbers those that the order holds equal, `keys` are values of the first key."""
 
     rows: list[Row]
@@ -43,7 +43,7 @@ def over_evaluator(plan: RowFunctions, catalog: Catalog) -> Callable[[list[Row]]
     return twin
 
 
-def _partition(rows: list[Row], ordered: list[tuple[Evaluator, bool, bool]]) -> Partition:
+def _partition(rows: list[Row], ordered: list[tuple[Evaluator, bool, bool]]) -> OrderedPartition:
     # Sorting keeps the order of equal rows, so the last key comes first.
     rows = sorted(rows, key=row_order)
     for key, descending, nulls_first in reversed(ordered):
@@ -55,7 +55,7 @@ def _partition(rows: list[Row], ordered: list[tuple[Evaluator, bool, bool]]) -> 
         groups[i] = groups[i - 1] + (row_identity(values[i]) != row_identity(values[i - 1]))
     sign = -1 if ordered and ordered[0][1] else 1
     keys = [sign * v[0] if v and isinstance(v[0], int | float) and not _unknown(v[0]) else None for v in values]
-    return Partition(rows, groups, keys)
+    return OrderedPartition(rows, groups, keys)
 
 
 def _unknown(value: Any) -> bool:
@@ -71,7 +71,7 @@ def _value(column: NamedOver, plan: RowFunctions, names: list[str], catalog: Cat
         return lambda part, i: aggregate([part.rows[j] for j in _frame(column, plan, part, i)])
     values = [evaluator(a, names, catalog) for a in arguments]
 
-    def value(part: Partition, i: int) -> Any:
+    def value(part: OrderedPartition, i: int) -> Any:
         seen = range(len(part.rows)) if function in NEIGHBOURS else _frame(column, plan, part, i)
         known = [j for j in seen if not column.known or values[0](part.rows[j]) is not None]
         at = _chosen(function, known, i, column.number)
@@ -112,7 +112,7 @@ def _ranking(function: str, groups: list[int], i: int, buckets: int) -> int | fl
     return next(bucket + 1 for bucket in range(buckets) if i < sum(sizes[: bucket + 1]))
 
 
-def _frame(column: NamedOver, plan: RowFunctions, part: Partition, i: int) -> list[int]:
+def _frame(column: NamedOver, plan: RowFunctions, part: OrderedPartition, i: int) -> list[int]:
     """The places of the rows that count for a row."""
     frame = column.frame
     scale = 1

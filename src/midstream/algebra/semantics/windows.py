@@ -9,7 +9,7 @@ from typing import NamedTuple
 from midstream.algebra.semantics.clock import EPOCH, MICROSECOND, first_instant, wall_ticks, zone_of
 from midstream.algebra.semantics.values import Row, identity, order, row_order
 from midstream.algebra.time import INFINITY
-from midstream.algebra.windows import ColumnOrder, Hop, Range, Rows, Session, Unbounded, WindowSpec
+from midstream.algebra.windows import ColumnOrder, Hop, Range, Rows, SessionGap, Unbounded, WindowSpec
 from midstream.errors import InternalError
 
 
@@ -52,7 +52,7 @@ def windowed(stream: list[Tuple], spec: WindowSpec, names: list[str], bounds: bo
         case Rows(count, partition_by, slide, ties):
             parts = partitions(in_order(stream, ties, names), [names.index(name) for name in partition_by])
             found = [element for part in parts for element in _row_window(part, count, slide)]
-        case Session(gap, partition_by):
+        case SessionGap(gap, partition_by):
             parts = partitions(in_order(stream), [names.index(name) for name in partition_by])
             found = [element for part in parts for element in _sessions(part, gap, bounds)]
         case Hop():

@@ -23,7 +23,7 @@ from midstream.distribution.fragments import STAY, Route
 from midstream.job.batch import Batch
 from midstream.job.outputs.results import results_of_query
 from midstream.job.slots.moving import Move
-from midstream.job.task.exchange import GROUP, NOTE, PORT, SLOT, Delivery, Layout, groups_of, in_slot
+from midstream.job.task.exchange import GROUP, NOTE, PORT, SLOT, Addressing, Layout, groups_of, in_slot
 from midstream.job.task.in_place import further
 from midstream.job.task.kept_tasks import Collected, KeptTasks
 from midstream.job.task.reports import Report
@@ -65,7 +65,7 @@ class SlotThreads:
             slots = sent
         return [Report.from_bytes(note) for rows in slots[0] for note in rows.column(NOTE).to_pylist()]
 
-    def deliver(self, rows: pa.RecordBatch, groups: Owners, delivery: Delivery, slots: Dealt) -> None:
+    def deliver(self, rows: pa.RecordBatch, groups: Owners, delivery: Addressing, slots: Dealt) -> None:
         """Adds arriving rows to the lists of all slots that get them by their groups."""
         order, owners = delivery.dealt(groups)
         delivery.among(groups, rows, owners)

@@ -25,7 +25,7 @@ from midstream.operators.elements import Elements, Indices, Ticks
 from midstream.optimizer.plans import Plan, plan_query
 
 
-class Stream:
+class StreamProgress:
     """A stream's progress: its register, and what it could not use."""
 
     def __init__(self, declaration: StreamDeclaration) -> None:
@@ -100,7 +100,7 @@ def run(
     if batch_rows < 1:
         raise QueryError(f"batch_rows must be positive, not {batch_rows}")
     query = LiveQuery(plan_query(plan_of, plan, emit_every), catalog.functions, schedule=scheduling)
-    streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
+    streams = {name: StreamProgress(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
     policy = adaptive if isinstance(adaptive, Policy) else Policy(adaptive)
     if policy.mode != "off":
         query.adaptive = Adaptive(query.plan, policy, catalog.functions, time.monotonic)
@@ -150,14 +150,14 @@ class Cut:
 
 
 def batches(
-    streams: Mapping[str, Stream], inputs: Mapping[str, pa.Table], batch_rows: int
+    streams: Mapping[str, StreamProgress], inputs: Mapping[str, pa.Table], batch_rows: int
 ) -> Iterator[dict[str, pa.RecordBatch]]:
     """Cuts the tables into batches along time: each stream in its own order, all streams side by side."""
     return (part for part in batches_and_cuts(streams, inputs, batch_rows, ()) if not isinstance(part, Cut))
 
 
 def batches_and_cuts(
-    streams: Mapping[str, Stream], inputs: Mapping[str, pa.Table], batch_rows: int, cuts: Sequence[int]
+    streams: Mapping[str, StreamProgress], inputs: Mapping[str, pa.Table], batch_rows: int, cuts: Sequence[int]
 ) -> Iterator[dict[str, pa.RecordBatch] | Cut]:
     """Batches that end, with a cut, before the first row of any stream at or after one of the given ticks."""
     tables = {name: _joined(checked(streams[name].declaration, inputs[name])) for name in streams}

@@ -15,7 +15,7 @@ from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.query_events import event_of, migration_of
 from midstream.cluster.local.session_streams import SessionStream
-from midstream.cluster.local.shared_parts import Parts
+from midstream.cluster.local.shared_parts import SharedParts
 from midstream.cluster.local.turn import Turn
 from midstream.errors import MigrationError
 from midstream.html import Records
@@ -34,12 +34,12 @@ from midstream.scheduling.sharing import core_of, grown_box, taps_in, whole
 class Home(Protocol):
     """What a query asks of the session that it belongs to."""
 
-    parts: Parts
+    parts: SharedParts
     streams: dict[str, SessionStream]
     turn: Turn
 
     @property
-    def queries(self) -> Mapping[str, Query]:
+    def queries(self) -> Mapping[str, EmbeddedQuery]:
         """The queries that run."""
 
     @property
@@ -50,7 +50,7 @@ class Home(Protocol):
         """Ends a query."""
 
 
-class Query(ContinuousQuery):
+class EmbeddedQuery(ContinuousQuery):
     """A continuous query of an embedded session."""
 
     def __init__(

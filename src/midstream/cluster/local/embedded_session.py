@@ -19,10 +19,10 @@ from midstream.algebra.plan import ToStream, streams_of
 from midstream.algebra.time import BEGINNING, ticks
 from midstream.checkpoint.process import BelievedTime
 from midstream.cluster.any_session import Session
-from midstream.cluster.local.embedded_query import Query
+from midstream.cluster.local.embedded_query import EmbeddedQuery
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.session_streams import SessionStream
-from midstream.cluster.local.shared_parts import Owner, Parts, SharedPart, frontier_of
+from midstream.cluster.local.shared_parts import Owner, SharedPart, SharedParts, frontier_of
 from midstream.cluster.local.shared_windows import inherit_windows, unify
 from midstream.cluster.local.turn import Turn
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
@@ -49,8 +49,8 @@ class EmbeddedSession(Session):
         options.require_memory()
         self.functions = functions_by_name(list(options.functions))
         self.streams: dict[str, SessionStream] = {}
-        self._queries: dict[str, Query] = {}
-        self.parts = Parts(self.functions)
+        self._queries: dict[str, EmbeddedQuery] = {}
+        self.parts = SharedParts(self.functions)
         self.stopped = False
         self.turn = Turn()
         self._clock, self._time = options.clock, BelievedTime()
@@ -64,7 +64,7 @@ class EmbeddedSession(Session):
         return Catalog(streams, self.functions, queries={name: query.cql for name, query in self._queries.items()})
 
     @property
-    def queries(self) -> dict[str, Query]:
+    def queries(self) -> dict[str, EmbeddedQuery]:
         return self._queries
 
     @property
@@ -118,13 +118,13 @@ class EmbeddedSession(Session):
         with self.turn.taken("stream"):
             self.streams[name] = SessionStream(made, willing)
 
-    def query(self, name: str, cql: str, **options: Any) -> Query:
+    def query(self, name: str, cql: str, **options: Any) -> EmbeddedQuery:
         with self.turn.taken("query"):
             found = super().query(name, cql, **options)
-        assert isinstance(found, Query)
+        assert isinstance(found, EmbeddedQuery)
         return found
 
-    def _add_query(self, name: str, cql: str, options: QueryOptions) -> Query:
+    def _add_query(self, name: str, cql: str, options: QueryOptions) -> EmbeddedQuery:
         if options.adaptive != "off" or options.replace or options.on_error is not None:
             self._needs_checkpoint("queries that adapt, are replaced or set rows aside")
         self._require_running()
@@ -137,7 +137,7 @@ class EmbeddedSession(Session):
         live = LiveQuery(
             fixed(chosen, physical) if taps_in(physical) else chosen, self.functions, schedule=self._scheduling
         )
-        query = Query(self, name, cql, live, self._begin(live), every, options.keep)
+        query = EmbeddedQuery(self, name, cql, live, self._begin(live), every, options.keep)
         self._inherit(query, fresh, options.share)
         self.queries[name] = query
         return query
@@ -268,7 +268,7 @@ class EmbeddedSession(Session):
         # What changed at an instant shows only to those who also know the instant before.
         return start + 1 if shared and start > BEGINNING and isinstance(live.plan.query, ToStream) else start
 
-    def _inherit(self, query: Query, fresh: Sequence[str], share: bool) -> None:
+    def _inherit(self, query: EmbeddedQuery, fresh: Sequence[str], share: bool) -> None:
         """Gives a new query the present content of what it shares; its history says since which push that is kept."""
         inherited: dict[str, int] = {}
         query.since = {source.stream.alias: self._pushes + 1 for source in query.live.sources}
@@ -294,7 +294,7 @@ class EmbeddedSession(Session):
             }
         )
 
-    def _give(self, query: Query, alias: str, content: Elements) -> None:
+    def _give(self, query: EmbeddedQuery, alias: str, content: Elements) -> None:
         if len(content):
             query.live.execution.feed(alias, content)
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from midstream.adaptation.adaptive import Adaptive
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.cluster.local.rehearsal import Rehearsal, Wanted
+from midstream.cluster.local.rehearsal import Rehearsal, WantedMigration
 from midstream.errors import InputError, MigrationError
 from midstream.job.task.ingest import reached, source_elements
 from midstream.job.task.results import result_table
@@ -78,7 +78,7 @@ class Migrations:
 
     def __init__(self) -> None:
         self.running: Running | None = None
-        self.waiting: list[Wanted] = []
+        self.waiting: list[WantedMigration] = []
         self.history: list[MigrationRecord] = []
 
     def batch(self, frontier: int, released: int) -> None:
@@ -123,7 +123,7 @@ class LiveQuery:
         self.adaptive: Adaptive | None = None
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """What it must be fed with now."""
         return self.execution.sources
 
@@ -205,7 +205,7 @@ class LiveQuery:
         plans; with the part "smallest" it is enough that it is legal for the part. With `verify`, a copy migrates, is
         compared for so many ticks more, and takes the query's place if nothing differs.
         """
-        wanted = Wanted(plan, strategy, trigger, part, verify)
+        wanted = WantedMigration(plan, strategy, trigger, part, verify)
         under_way = self.migrating_to
         if under_way is not None:
             if not queue:
@@ -272,7 +272,7 @@ class LiveQuery:
         self.release, self.execution, self.plan = copy.release, copy.execution, copy.plan
         self.own_until = copy.own_until
 
-    def _start(self, wanted: Wanted, verified: Verified | None = None) -> None:
+    def _start(self, wanted: WantedMigration, verified: Verified | None = None) -> None:
         if wanted.verify is not None:
             self.rehearsal = Rehearsal(self, wanted)
             return

@@ -20,7 +20,7 @@ from midstream.checkpoint.file_entries import FilesRead, SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.connectors.connected import Connected, Span
-from midstream.connectors.files.source import Folder, KnownFiles
+from midstream.connectors.files.source import KnownFiles, ReadFolder
 from midstream.connectors.source import Position
 from midstream.job.task.ingest import ticks_of
 
@@ -30,7 +30,7 @@ Parts: TypeAlias = Sequence[Any]
 PartsByStream: TypeAlias = Mapping[str, Parts]
 
 
-class FolderSource(Folder, Protocol):
+class FolderSource(ReadFolder, Protocol):
     """Files that are read once each."""
 
     def portion(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:

@@ -46,7 +46,7 @@ Q = TypeVar("Q", bound=Rehearsed)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedMigration:
     """A migration as it was asked for; `verify` is for how many ticks it is to be verified."""
 
     plan: Plan
@@ -59,7 +59,7 @@ class Wanted:
 class Rehearsal(Generic[Q]):
     """A copy of a query on its way to another plan, and what is compared."""
 
-    def __init__(self, query: Q, wanted: Wanted) -> None:
+    def __init__(self, query: Q, wanted: WantedMigration) -> None:
         assert wanted.verify is not None
         self.wanted = wanted
         self.stretch = Stretch(wanted.verify)

@@ -7,14 +7,14 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.cluster.local.embedded import Stream, one_batch
+from midstream.cluster.local.embedded import StreamProgress, one_batch
 from midstream.inputs import table_of
 from midstream.job.task.ingest import TOO_FAR_AHEAD, believed, checked, in_range, reach_of, spans_of, ticks_of
 from midstream.operators.elements import Ticks
 from midstream.operators.vectors import column_of
 
 
-class SessionStream(Stream):
+class SessionStream(StreamProgress):
     """A stream of a session: it also says on demand how far it is.
 
     With internal timestamps (or latent ones, which exist only once somebody asks) rows are stamped when they are

@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import PhysicalNode, Source, walk_physical
+from midstream.algebra.physical import PhysicalNode, SourceNode, walk_physical
 from midstream.algebra.physical.identities import part_key
 from midstream.algebra.time import BEGINNING
 from midstream.job.task.ingest import reached, source_elements
@@ -124,7 +124,7 @@ class SharedPart:
             yield cursor.take()
 
 
-class Parts:
+class SharedParts:
     """The parts of a session."""
 
     def __init__(self, functions: Mapping[str, UserFunction]) -> None:
@@ -179,14 +179,14 @@ class Parts:
         for name in list(self.named):
             yield from visit(name)
 
-    def below(self, sources: Iterable[Source]) -> set[str]:
+    def below(self, sources: Iterable[SourceNode]) -> set[str]:
         """The parts that are read, directly or through others."""
         names = {source.stream.name for source in sources if isinstance(source, Tap)}
         for name in list(names):
             names |= self.below(self.named[name].execution.sources)
         return names
 
-    def leave(self, reader: str, sources: Iterable[Source]) -> None:
+    def leave(self, reader: str, sources: Iterable[SourceNode]) -> None:
         """A reader goes; parts that nobody reads any more go too."""
         for source in sources:
             if not isinstance(source, Tap):
@@ -265,9 +265,9 @@ class Parts:
 
 def aliases_of(plan: PhysicalNode) -> set[str]:
     """The streams that a plan reads, directly or through parts, by alias."""
-    return {node.stream.alias for node in walk_physical(whole(plan)) if isinstance(node, Source)}
+    return {node.stream.alias for node in walk_physical(whole(plan)) if isinstance(node, SourceNode)}
 
 
-def frontier_of(sources: tuple[Source, ...], registers: Mapping[str, int]) -> int:
+def frontier_of(sources: tuple[SourceNode, ...], registers: Mapping[str, int]) -> int:
     """The least instant at which something may still start."""
     return reached(sources, registers) if sources else BEGINNING

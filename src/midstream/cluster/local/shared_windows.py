@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from midstream.algebra.physical import PhysicalNode, Source, walk_physical
+from midstream.algebra.physical import PhysicalNode, SourceNode, walk_physical
 from midstream.cluster.local.shared_parts import Owner, SharedPart
 from midstream.migration.contents import ports_of
 from midstream.migration.execution import SingleBox
@@ -24,7 +24,7 @@ from midstream.scheduling.sharing import Tap
 
 
 @dataclass(frozen=True, slots=True)
-class KeptWindow:
+class WholeWindow:
     """A state that keeps a window of one stream, where it is kept, and from which instant on it is whole."""
 
     alias: str
@@ -44,7 +44,7 @@ class KeptWindow:
         return self.state.alive(self.operator.frontier)
 
 
-def windows_of(owner: Owner) -> Iterator[KeptWindow]:
+def windows_of(owner: Owner) -> Iterator[WholeWindow]:
     """The windows that a query or a part keeps itself."""
     box = owner.box
     for i, operator in enumerate([] if box is None else box.operators):
@@ -53,20 +53,20 @@ def windows_of(owner: Owner) -> Iterator[KeptWindow]:
             alias = None if port is None else _alias(box.nodes[i].inputs[port])
             if alias is not None and port is not None:
                 whole_from = max(operator.frontier, owner.whole_from)
-                yield KeptWindow(alias, owner.since[alias], Wire(i, port), operator, state, whole_from)
+                yield WholeWindow(alias, owner.since[alias], Wire(i, port), operator, state, whole_from)
 
 
 def _alias(node: PhysicalNode) -> str | None:
     """The one stream below a node that remembers nothing."""
     nodes = list(walk_physical(node))
-    sources = [n for n in nodes if isinstance(n, Source)]
+    sources = [n for n in nodes if isinstance(n, SourceNode)]
     plain = not any(n.stateful or isinstance(n, Tap) for n in nodes)
     return sources[0].stream.alias if plain and len(sources) == 1 else None
 
 
-def windows_in_common(owner: Owner, owners: Iterable[Owner]) -> Iterator[tuple[KeptWindow, KeptWindow]]:
+def windows_in_common(owner: Owner, owners: Iterable[Owner]) -> Iterator[tuple[WholeWindow, WholeWindow]]:
     """The windows of a newcomer that others keep already, each with the one that has been kept longest."""
-    known: dict[str, list[KeptWindow]] = defaultdict(list)
+    known: dict[str, list[WholeWindow]] = defaultdict(list)
     for other in owners:
         for window in windows_of(other):
             known[window.state.id].append(window)
@@ -78,9 +78,9 @@ def windows_in_common(owner: Owner, owners: Iterable[Owner]) -> Iterator[tuple[K
             yield window, min(fit, key=lambda w: w.since)
 
 
-def inherit_windows(owner: Owner, execution: SingleBox, owners: Iterable[Owner]) -> dict[str, KeptWindow]:
+def inherit_windows(owner: Owner, execution: SingleBox, owners: Iterable[Owner]) -> dict[str, WholeWindow]:
     """Gives a newcomer the windows that others keep, although they do something else with them; says which."""
-    known: dict[str, KeptWindow] = {}
+    known: dict[str, WholeWindow] = {}
     for window, kept in list(windows_in_common(owner, owners)):
         known[window.alias] = kept
         owner.since[window.alias] = kept.since
@@ -94,7 +94,7 @@ def inherit_windows(owner: Owner, execution: SingleBox, owners: Iterable[Owner])
 
 def unify(owners: Iterable[Owner]) -> None:
     """Lets equal windows hold the same segments: those of the one that has forgotten least, where none is missed."""
-    equal: dict[tuple[object, ...], list[KeptWindow]] = defaultdict(list)
+    equal: dict[tuple[object, ...], list[WholeWindow]] = defaultdict(list)
     for owner in owners:
         for window in windows_of(owner):
             equal[window.state.id, window.state.key, window.since, window.has_null_keys].append(window)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import Catalog, UserFunction
 from midstream.algebra.plan import Relation, ToStream, streams_of
 from midstream.algebra.time import BEGINNING
-from midstream.cluster.local.embedded import Cut, Stream, batches_and_cuts
+from midstream.cluster.local.embedded import Cut, StreamProgress, batches_and_cuts
 from midstream.cluster.local.planned_changes import planned_changes
 from midstream.errors import MigrationError
 from midstream.job.task.ingest import DeadLetters, reached, report, source_elements
@@ -109,7 +109,7 @@ def run_signed(
     if any(change.verify is not None for change in migrations):
         raise MigrationError("migrations of the positive-negative representation are not verified")
     query = SignedQuery(plan_query(plan_of, plan, emit_every), catalog.functions)
-    streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
+    streams = {name: StreamProgress(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
     genmig = [replace(change, strategy="genmig", part="whole") for change in migrations]
     changes = planned_changes(query.plan, genmig, emit_every, catalog)
     for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):

@@ -12,7 +12,7 @@ before that leaves no trace of the step.
 """
 
 from midstream.cluster.simulated.kernel import Simulation
-from midstream.cluster.simulated.links import Link
-from midstream.cluster.simulated.machines import Disk, Machine, Program, Step
+from midstream.cluster.simulated.links import SimulatedLink
+from midstream.cluster.simulated.machines import Disk, MachineStep, SimulatedMachine, SimulatedProgram
 
-__all__ = ["Disk", "Link", "Machine", "Program", "Simulation", "Step"]
+__all__ = ["Disk", "SimulatedLink", "SimulatedMachine", "SimulatedProgram", "Simulation", "MachineStep"]

@@ -29,7 +29,7 @@ from midstream.job.task.reports import Report
 
 
 @dataclass(slots=True)
-class FileSource:
+class SimulatedSource:
     """Files of rows that nobody ever loses, each of them read once; `most` is how many a batch takes."""
 
     schema: pa.Schema
@@ -113,7 +113,7 @@ class SimulatedBackend(LocalBackend):
 
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
         """A stream from a source of files, or one into which rows are pushed."""
-        if not isinstance(source, FileSource):
+        if not isinstance(source, SimulatedSource):
             return super().stream(name, source, columns, settings)
         declared = super().stream(name, source.schema, columns, settings)
         return LocalInput(declared.declaration, source)

@@ -9,8 +9,8 @@ from math import inf
 from random import Random
 from typing import Any
 
-from midstream.cluster.simulated.links import Link, Wire
-from midstream.cluster.simulated.machines import Disk, Machine, Program, Step
+from midstream.cluster.simulated.links import SimulatedLink, SimulatedWire
+from midstream.cluster.simulated.machines import Disk, MachineStep, SimulatedMachine, SimulatedProgram
 from midstream.errors import InternalError
 
 OUTSIDE = "outside"
@@ -23,42 +23,42 @@ TIMER = "timer"
 class Simulation:
     """Machines and links in virtual time. The unit of time is whatever latencies and speeds are given in."""
 
-    def __init__(self, seed: int = 0, link: Link | None = None) -> None:
+    def __init__(self, seed: int = 0, link: SimulatedLink | None = None) -> None:
         self.seed = seed
         self.now = 0.0
-        self.machines: dict[str, Machine] = {}
+        self.machines: dict[str, SimulatedMachine] = {}
         self.random = Random(seed)
         self.steps = 0
         self.on_send: Callable[[float, str, str, Any], None] = lambda *_: None
         """Called with every message that is sent: when, by whom, to whom, what."""
-        self.default_link = link or Link()
-        self._links: dict[tuple[str, str], Link] = {}
-        self._wires: dict[tuple[str, str, str], Wire] = {}
+        self.default_link = link or SimulatedLink()
+        self._links: dict[tuple[str, str], SimulatedLink] = {}
+        self._wires: dict[tuple[str, str, str], SimulatedWire] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
 
     def add(
-        self, name: str, program_of: Callable[[Disk], Program], *, speed: float = 1.0, memory: float = inf
-    ) -> Machine:
+        self, name: str, program_of: Callable[[Disk], SimulatedProgram], *, speed: float = 1.0, memory: float = inf
+    ) -> SimulatedMachine:
         """Adds a machine and starts it now."""
         if name in self.machines or speed <= 0:
             raise InternalError(f"machine {name!r} is there already or has no speed")
-        self.machines[name] = Machine(name, program_of, speed, memory)
+        self.machines[name] = SimulatedMachine(name, program_of, speed, memory)
         self.restart(name)
         return self.machines[name]
 
-    def connect(self, sender: str, receiver: str, link: Link) -> None:
+    def connect(self, sender: str, receiver: str, link: SimulatedLink) -> None:
         """Sets or changes the link one way."""
         self._links[sender, receiver] = link
 
-    def link(self, sender: str, receiver: str) -> Link:
+    def link(self, sender: str, receiver: str) -> SimulatedLink:
         """The link one way; a machine reaches itself at once."""
-        return Link() if sender == receiver else self._links.get((sender, receiver), self.default_link)
+        return SimulatedLink() if sender == receiver else self._links.get((sender, receiver), self.default_link)
 
-    def wire(self, sender: str, receiver: str, lane: str = "") -> Wire:
+    def wire(self, sender: str, receiver: str, lane: str = "") -> SimulatedWire:
         """What a lane of the link one way has carried so far."""
         random = Random(" ".join([str(self.seed), sender, receiver, *([lane] if lane else [])]))
-        return self._wires.setdefault((sender, receiver, lane), Wire(random))
+        return self._wires.setdefault((sender, receiver, lane), SimulatedWire(random))
 
     def at(self, moment: float, action: Callable[[], None]) -> None:
         """Does something at a moment that is not past."""
@@ -121,13 +121,13 @@ class Simulation:
             (machine.urgent if urgent else machine.inbox).append((sender, message))
             self._begin(machine)
 
-    def _begin(self, machine: Machine) -> None:
+    def _begin(self, machine: SimulatedMachine) -> None:
         """Starts the next step if the machine is free."""
         waiting = machine.urgent or machine.inbox
         if machine.at_work or machine.suspended or not waiting or machine.program is None:
             return
         sender, message = waiting.popleft()
-        step = Step(machine.name, self.now)
+        step = MachineStep(machine.name, self.now)
         if sender is not None:
             machine.program.receive(step, sender, message)
         elif message == START:
@@ -139,7 +139,7 @@ class Simulation:
         life, took = machine.life, step.units / machine.speed
         self.at(self.now + took, lambda: self._end(machine, life, step, took))
 
-    def _end(self, machine: Machine, life: int, step: Step, took: float) -> None:
+    def _end(self, machine: SimulatedMachine, life: int, step: MachineStep, took: float) -> None:
         """Lets a step take effect, unless the machine has crashed since."""
         if machine.life != life:
             return
@@ -163,7 +163,7 @@ class Simulation:
         for arrival in self.wire(sender, to, lane).arrivals(self.link(sender, to), self.now, size):
             self.at(arrival, lambda: self._deliver(to, sender, message, urgent))
 
-    def _set_timer(self, machine: Machine, timer: str, delay: float | None) -> None:
+    def _set_timer(self, machine: SimulatedMachine, timer: str, delay: float | None) -> None:
         number = next(self._numbers)
         machine.timers[timer] = number
         if delay is None:

@@ -15,7 +15,7 @@ from midstream.errors import InternalError
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SimulatedLink:
     """How messages travel one way; `loss`, `duplication` and `reordering` are the chances of each message.
 
     `bandwidth` is in units of size per unit of time.
@@ -35,7 +35,7 @@ class Link:
 
 
 @dataclass(slots=True)
-class Wire:
+class SimulatedWire:
     """A link between two machines in use: until when it transmits, and the latest arrival that keeps the order."""
 
     random: Random
@@ -46,7 +46,7 @@ class Wire:
     duplicated: int = 0
     size: float = field(default=0.0)
 
-    def arrivals(self, link: Link, now: float, size: float) -> list[float]:
+    def arrivals(self, link: SimulatedLink, now: float, size: float) -> list[float]:
         """When copies of a message that is sent now arrive; none if it is lost."""
         self.free = max(self.free, now) + size / link.bandwidth
         self.sent += 1

@@ -16,21 +16,21 @@ Disk = dict[str, Any]
 """What a machine has written; values must not be changed once written."""
 
 
-class Program(Protocol):
+class SimulatedProgram(Protocol):
     """What runs on a machine. It may keep state of its own, which a crash loses."""
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """Runs once when the machine starts, and again after each restart."""
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes a message."""
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """Takes a timer that is due."""
 
 
 @dataclass(slots=True)
-class Step:
+class MachineStep:
     """What a program can do in a step; all of it takes effect when the step's work is done."""
 
     machine: str
@@ -81,15 +81,15 @@ class Usage:
 
 
 @dataclass(slots=True)
-class Machine:
+class SimulatedMachine:
     """A machine's condition. `life` counts starts: what belongs to an earlier life has no effect any more."""
 
     name: str
-    program_of: Callable[[Disk], Program]
+    program_of: Callable[[Disk], SimulatedProgram]
     speed: float = 1.0
     memory: float = inf
     disk: Disk = field(default_factory=dict)
-    program: Program | None = None
+    program: SimulatedProgram | None = None
     life: int = 0
     at_work: bool = False
     suspended: bool = False

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
-from midstream.checkpoint.process import Machine, Process, Repeated, running_as
+from midstream.checkpoint.process import Machine, Process, RepeatedCall, running_as
 from midstream.cluster.simulated.kernel import Simulation
 from midstream.errors import InternalError
 
@@ -152,7 +152,7 @@ class SimulatedProcess(Process):
             begun.work()
         return begun
 
-    def repeat(self, action: Callable[[], None], pause: float, name: str) -> Repeated:
+    def repeat(self, action: Callable[[], None], pause: float, name: str) -> RepeatedCall:
         made = _Repeated(action, pause, name, self.simulation.now + pause)
         self.repeated.append(made)
         return made

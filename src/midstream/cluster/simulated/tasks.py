@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.checkpoint.process import Process, running_as
-from midstream.cluster.simulated.machines import Step
+from midstream.cluster.simulated.machines import MachineStep
 from midstream.job.task.exchange import SLOT
 
 Blocks = tuple[pa.RecordBatch, ...]
@@ -51,7 +51,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TaskRun:
     """To a worker: one task. Its rows come with it, or from other tasks' workers."""
 
     attempt: Attempt
@@ -98,7 +98,7 @@ class Fetched:
 
 
 @dataclass(slots=True)
-class Work:
+class SimulatedWork:
     """What a coordinator knows of the steps under way."""
 
     begun: Begin
@@ -129,16 +129,16 @@ class Coordinator:
         self.pinned = pinned
         self.transfers: dict[tuple[int, int], Transfers] = {}
         """How long the input of each task of the last work was on its way, by stage and slot."""
-        self.work: Work | None = None
+        self.work: SimulatedWork | None = None
         self.finished: dict[Name, list[Blocks]] = {}
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """Nothing is under way."""
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes work, or news of a task."""
         if isinstance(message, Begin):
-            self.work = Work(message)
+            self.work = SimulatedWork(message)
             self._launch(step)
         elif self.work is not None and message.attempt[0] == self.work.begun.name:
             if isinstance(message, Done):
@@ -146,7 +146,7 @@ class Coordinator:
             elif isinstance(message, Lost):
                 self._note_lost(step, message)
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """Starts a task once more of which nothing was heard."""
         work = self.work
         stage, slot, attempt = map(int, timer.rpartition(" ")[2].split("/"))
@@ -154,7 +154,7 @@ class Coordinator:
             work.running.get((stage, slot), set()).discard(attempt)
             self._launch(step)
 
-    def _note_done(self, step: Step, sender: str, message: Done) -> None:
+    def _note_done(self, step: MachineStep, sender: str, message: Done) -> None:
         work = self.work
         assert work is not None
         _, stage, slot, number = message.attempt
@@ -167,7 +167,7 @@ class Coordinator:
         work.transfers[stage, slot] = message.transfers
         self._launch(step)
 
-    def _note_lost(self, step: Step, message: Lost) -> None:
+    def _note_lost(self, step: MachineStep, message: Lost) -> None:
         work = self.work
         assert work is not None
         for lost in message.missing:
@@ -178,7 +178,7 @@ class Coordinator:
         work.running.get((stage, slot), set()).discard(number)
         self._launch(step)
 
-    def _launch(self, step: Step) -> None:
+    def _launch(self, step: MachineStep) -> None:
         """Starts what can be started, or ends the work."""
         work = self.work
         assert work is not None
@@ -193,13 +193,13 @@ class Coordinator:
             if (stage, slot) not in work.done and not work.running.get((stage, slot)):
                 self._start(step, work, stage, slot)
 
-    def _start(self, step: Step, work: Work, stage: int, slot: int) -> None:
+    def _start(self, step: MachineStep, work: SimulatedWork, stage: int, slot: int) -> None:
         work.attempts += 1
         attempt = (work.begun.name, stage, slot, work.attempts)
         slots = len(work.begun.slots)
         rows = work.begun.slots[slot] if stage == 0 else ()
         sources = tuple(work.done[stage - 1, other] for other in range(slots)) if stage else ()
-        run = Run(attempt, work.begun.steps[stage], slots, stage == work.stages - 1, rows, sources)
+        run = TaskRun(attempt, work.begun.steps[stage], slots, stage == work.stages - 1, rows, sources)
         work.running.setdefault((stage, slot), set()).add(work.attempts)
         worker = self.workers[slot % len(self.workers)] if self.pinned else self.random.choice(self.workers)
         step.send(worker, run, size=_rows(rows))
@@ -210,7 +210,7 @@ class Coordinator:
 class Gathering:
     """A task that waits for its input."""
 
-    run: Run
+    run: TaskRun
     coordinator: str
     rows: dict[Attempt, Blocks] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
@@ -231,12 +231,12 @@ class Worker:
         self.kept: dict[Attempt, list[Blocks]] = {}
         self.gathering: dict[Attempt, Gathering] = {}
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """There is nothing yet."""
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes a task, a request for what one gave, or an answer to one."""
-        if isinstance(message, Run):
+        if isinstance(message, TaskRun):
             self._take(step, sender, message)
         elif isinstance(message, Fetch):
             kept = self.kept.get(message.attempt)
@@ -245,14 +245,14 @@ class Worker:
         elif isinstance(message, Fetched):
             self._note_fetched(step, message)
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """Gives up a task whose input did not come."""
         for attempt, gathering in list(self.gathering.items()):
             if str(attempt) == timer:
                 missing = [a for _, a in gathering.run.sources if a not in gathering.rows]
                 self._give_up(step, attempt, missing)
 
-    def _take(self, step: Step, sender: str, run: Run) -> None:
+    def _take(self, step: MachineStep, sender: str, run: TaskRun) -> None:
         job, number = run.attempt[0]
         old = [a for a in self.kept if a[0][0] == job and a[0][1] < number]
         for attempt in old:
@@ -265,7 +265,7 @@ class Worker:
         for worker, attempt in run.sources:
             step.send(worker, Fetch(attempt, run.attempt))
 
-    def _note_fetched(self, step: Step, message: Fetched) -> None:
+    def _note_fetched(self, step: MachineStep, message: Fetched) -> None:
         gathering = self.gathering.get(message.wanted_by)
         if gathering is None:
             return
@@ -282,12 +282,12 @@ class Worker:
             took = tuple(sorted(gathering.seconds.items()))
             self._run(step, gathering.coordinator, gathering.run, tuple(rows), took)
 
-    def _give_up(self, step: Step, attempt: Attempt, missing: Sequence[Attempt]) -> None:
+    def _give_up(self, step: MachineStep, attempt: Attempt, missing: Sequence[Attempt]) -> None:
         gathering = self.gathering.pop(attempt)
         step.cancel_timer(str(attempt))
         step.send(gathering.coordinator, Lost(attempt, tuple(missing)))
 
-    def _run(self, step: Step, coordinator: str, run: Run, rows: Blocks, took: Transfers = ()) -> None:
+    def _run(self, step: MachineStep, coordinator: str, run: TaskRun, rows: Blocks, took: Transfers = ()) -> None:
         try:
             with running_as(self.process):
                 task = pickle.loads(run.step)

@@ -20,7 +20,7 @@ from midstream.connectors.connected import Connected, Span, first
 from midstream.connectors.source import Positions
 
 
-class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ConnectedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream, from its first position or from where another cluster has left it."""
 
     def __init__(self, stream: Connected, starts: Positions | None) -> None:
@@ -75,7 +75,7 @@ def register(stream: Connected, starts: Positions | None, spark: SparkSession) -
             return columns
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-            return Reader(stream, starts)
+            return ConnectedReader(stream, starts)
 
     spark.dataSource.register(Registered)
     return format

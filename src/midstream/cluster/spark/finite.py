@@ -26,7 +26,7 @@ from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.cluster.local.embedded import Cut, Stream, batches_and_cuts
+from midstream.cluster.local.embedded import Cut, StreamProgress, batches_and_cuts
 from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
 from midstream.cluster.spark.environment import require_classic
 from midstream.errors import QueryError
@@ -147,7 +147,7 @@ def _write_batches(
     """
     for name in names:
         (folder / name).mkdir()
-    streams = {name: Stream(catalog.streams[name]) for name in names}
+    streams = {name: StreamProgress(catalog.streams[name]) for name in names}
     cut: list[dict[str, pa.RecordBatch]] = []
     starts: dict[int, int] = {}
     for parts in batches_and_cuts(streams, inputs, batch_rows, cuts):

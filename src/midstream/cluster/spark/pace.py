@@ -19,7 +19,7 @@ STANDS, STANDS_LONGEST = 20, 640
 
 
 @dataclass(slots=True)
-class Pace:
+class SparkPace:
     """Whose turn it is, and what is known of both."""
 
     executors: int = 0

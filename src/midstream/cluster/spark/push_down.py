@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.expressions import TRUE, Expression, conjunction
-from midstream.algebra.physical import Filter, PhysicalNode, Source
+from midstream.algebra.physical import Filter, PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING, FARTHEST
 from midstream.cluster.spark.environment import is_one_process
 from midstream.cluster.spark.frames.predicates import spark_condition
@@ -182,9 +182,9 @@ def push_down(
     return PushDown(streams, conditions, ticks, [f.name for f in layout.columns if f.name not in needed])
 
 
-def selections(queries: Iterable[RunningQuery]) -> dict[str, list[tuple[Source, Expression]]]:
+def selections(queries: Iterable[RunningQuery]) -> dict[str, list[tuple[SourceNode, Expression]]]:
     """The selections right above the sources of each stream, over all plans at work; true where there is none."""
-    found: dict[str, list[tuple[Source, Expression]]] = {}
+    found: dict[str, list[tuple[SourceNode, Expression]]] = {}
     for query in queries:
         plans = [query.plan, *([] if query.migration is None else [query.migration.target.plan])]
         for plan in plans:
@@ -209,9 +209,9 @@ def selection_lines(
 
 def _above_sources(
     plan: PhysicalNode, above: tuple[Expression, ...] = ()
-) -> Iterator[tuple[Source, tuple[Expression, ...]]]:
+) -> Iterator[tuple[SourceNode, tuple[Expression, ...]]]:
     match plan:
-        case Source():
+        case SourceNode():
             yield plan, above
         case Filter(predicate=predicate):
             yield from _above_sources(plan.input, (*above, predicate))
@@ -220,7 +220,7 @@ def _above_sources(
                 yield from _above_sources(child)
 
 
-def _own_names(source: Source) -> dict[str, str]:
+def _own_names(source: SourceNode) -> dict[str, str]:
     """The stream's names of a source's columns."""
     return {name: name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names}
 
@@ -231,7 +231,7 @@ def _certain(declaration: StreamDeclaration, names: Mapping[str, str]) -> dict[s
     return {name: own for name, own in names.items() if not (stamped and name == declaration.time)}
 
 
-def _any(sources: Sequence[tuple[Source, Expression]], names: Mapping[str, str]) -> str | None:
+def _any(sources: Sequence[tuple[SourceNode, Expression]], names: Mapping[str, str]) -> str | None:
     """A condition that holds for every row that some source keeps; None if there is nothing to select by."""
     conditions: dict[str, None] = {}
     for source, predicate in sources:

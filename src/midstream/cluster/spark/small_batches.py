@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.cluster.local.cluster import Dealt, Owners, SlotThreads
-from midstream.cluster.spark.pace import Pace
+from midstream.cluster.spark.pace import SparkPace
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
 from midstream.job.batch import Batch
@@ -71,7 +71,7 @@ class SmallBatches:
     all_plain: bool = False
     """Whether such files are small as far as a slot's memory goes."""
     slots: SlotThreads = field(default_factory=SlotThreads)
-    pace: Pace = field(default_factory=Pace)
+    pace: SparkPace = field(default_factory=SparkPace)
     _growth: float = 1.0
     """How many bytes in memory a byte that sources stated has become in the last batch."""
     _known: int | None = None

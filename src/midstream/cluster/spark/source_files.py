@@ -22,7 +22,7 @@ from midstream.connectors.connected import Connected
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.listing import require_columns_of_files, require_folder
 from midstream.connectors.files.options import FILE_FORMATS
-from midstream.connectors.files.source import FileSource, Folder, KnownFiles
+from midstream.connectors.files.source import FileSource, KnownFiles, ReadFolder
 from midstream.errors import InputError, JobError
 from midstream.inputs import NamedSource
 from midstream.inputs.ddl import schema_of_ddl
@@ -55,7 +55,7 @@ class RemoteFolder:
 class SourceFiles:
     """The folders of a job's streams, what is known of their files, and by which names Spark's log has them."""
 
-    folders: Mapping[str, Folder] = field(default_factory=dict)
+    folders: Mapping[str, ReadFolder] = field(default_factory=dict)
     sources: Mapping[str, tuple[str, NamedSource]] = field(default_factory=dict)
     known: KnownFiles = field(default_factory=lambda: KnownFiles({}, {}))
     left_out: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class SourceFiles:
     @staticmethod
     def of(files: Files, manifest: Manifest | None, log: SparkLog, inputs: Sequence[StreamInput]) -> SourceFiles:
         """What a manifest knows of the files of streams that are about to be read."""
-        folders: dict[str, Folder] = {}
+        folders: dict[str, ReadFolder] = {}
         sources: dict[str, tuple[str, NamedSource]] = {}
         connected: dict[str, tuple[str, str]] = {}
         for port, stream in enumerate(inputs):
@@ -111,7 +111,7 @@ class SourceFiles:
         return replace(read, folders={**read.folders, **places}, positions=positions)
 
 
-def _folder(name: str, source: NamedSource) -> Folder:
+def _folder(name: str, source: NamedSource) -> ReadFolder:
     path = source.path or ""
     if not is_local(path):
         return RemoteFolder(name, path.rstrip("/"))
@@ -122,12 +122,12 @@ def _folder(name: str, source: NamedSource) -> Folder:
     return FileSource(name, local_folder(path), FileContents(name, source.format.lower(), schema, source.options))
 
 
-def _whole(folder: Folder, path: str) -> str:
+def _whole(folder: ReadFolder, path: str) -> str:
     start = str(folder.folder) if isinstance(folder, FileSource) else folder.place
     return os.path.normpath(os.path.join(start, path)) if isinstance(folder, FileSource) else f"{start}/{path}"
 
 
-def _read(name: str, folder: Folder, file: LoggedFile) -> SourceFile:
+def _read(name: str, folder: ReadFolder, file: LoggedFile) -> SourceFile:
     """A file as manifests have it."""
     if not isinstance(folder, FileSource):
         return SourceFile(file.path.removeprefix(f"{folder.place}/"), -1, file.modified * 1_000_000)
@@ -140,7 +140,9 @@ def _read(name: str, folder: Folder, file: LoggedFile) -> SourceFile:
     return SourceFile(path, status.st_size, status.st_mtime_ns)
 
 
-def _require_folders(manifest: Manifest | None, inputs: Sequence[StreamInput], folders: Mapping[str, Folder]) -> None:
+def _require_folders(
+    manifest: Manifest | None, inputs: Sequence[StreamInput], folders: Mapping[str, ReadFolder]
+) -> None:
     """Refuses streams that were folders and are none, unless Spark's own log has their files."""
     if manifest is None or manifest.query_id != LOCAL:
         return

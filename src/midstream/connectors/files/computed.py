@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
-from midstream.algebra.plan import Project, Unnest
+from midstream.algebra.plan import Project, Unnested
 from midstream.errors import InputError, MidstreamError
 from midstream.operators.expressions import CompiledExpression, compile_expression
 
@@ -70,7 +70,7 @@ def computed(name: str, raw: pa.Schema, columns: Sequence[str]) -> Computed | No
         relation = parse(f"SELECT {', '.join(columns)} FROM {_SOURCE} [NOW]", Catalog({_SOURCE: declared}))
     except MidstreamError as error:
         raise InputError(f"the columns of stream {name} cannot be computed: {error}") from error
-    if not isinstance(relation, Project) or isinstance(relation.input, Unnest):
+    if not isinstance(relation, Project) or isinstance(relation.input, Unnested):
         raise InputError(f"the columns of stream {name} must be expressions over one row: {', '.join(columns)}")
     schema = pa.schema([pa.field(f"{_SOURCE}.{f.name}", f.type) for f in raw])
     return Computed(tuple((c.name, compile_expression(c.expression, schema)) for c in relation.columns))

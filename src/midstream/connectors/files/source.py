@@ -173,7 +173,7 @@ def contents_of(source: NamedSource) -> FileContents:
     return FileContents(name, source.format, raw, dict(source.options), computed(name, raw, source.columns))
 
 
-class Folder(Protocol):
+class ReadFolder(Protocol):
     """A folder whose files are read once each."""
 
     @property
@@ -197,7 +197,7 @@ class KnownFiles:
     """The streams whose folders are others than those that the manifest has."""
 
     @staticmethod
-    def of(files: Files, manifest: Manifest | None, folders: Mapping[str, Folder]) -> KnownFiles:
+    def of(files: Files, manifest: Manifest | None, folders: Mapping[str, ReadFolder]) -> KnownFiles:
         """What a manifest knows; files that have changed since are refused."""
         found: dict[str, Sequence[SourceFile]] = {}
         moved: set[str] = set()

@@ -27,7 +27,7 @@ _LETTERS = np.array([ord(letter) for letter in KINDS])
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class DecodedChanges:
     """Changes of a table in the order of commits; those of a transaction have one position, the end of it.
 
     `ends` are the positions after all transactions, also of those without changes. A row is the new one, or what is
@@ -43,7 +43,7 @@ class Changes:
     unchanged: Mapping[str, npt.NDArray[np.bool_]]
     """By column, which values were not sent because they are stored apart and were not changed."""
 
-    def between(self, start: int, end: int) -> Changes:
+    def between(self, start: int, end: int) -> DecodedChanges:
         """Those of the transactions that end after one position, up to another."""
         first, last = (int(place) for place in np.searchsorted(self.positions, [start, end], "right"))
         return replace(
@@ -58,23 +58,23 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
+class _DecodedValues:
     """A column in some messages: of what kind each value is, where its text begins, and how long it is."""
 
     kinds: npt.NDArray[np.uint8]
     starts: Numbers
     sizes: Numbers
 
-    def put(self, places: Numbers, other: _Values) -> None:
+    def put(self, places: Numbers, other: _DecodedValues) -> None:
         """Puts the values of other messages into some places."""
         self.kinds[places], self.starts[places], self.sizes[places] = other.kinds, other.starts, other.sizes
 
-    def taken(self, places: Numbers) -> _Values:
+    def taken(self, places: Numbers) -> _DecodedValues:
         """The values of some places."""
-        return _Values(self.kinds[places], self.starts[places], self.sizes[places])
+        return _DecodedValues(self.kinds[places], self.starts[places], self.sizes[places])
 
 
-def decoded(messages: Sequence[bytes], names: Sequence[str]) -> Changes:
+def decoded(messages: Sequence[bytes], names: Sequence[str]) -> DecodedChanges:
     """The changes in messages of whole transactions, with some of their columns, as far as their table has these."""
     sizes = np.fromiter(map(len, messages), np.int64, len(messages))
     content = np.frombuffer(b"".join(messages) + bytes(8), np.uint8)
@@ -96,7 +96,7 @@ def decoded(messages: Sequence[bytes], names: Sequence[str]) -> Changes:
         if any(name in those for _, _, those in known):
             columns[name], unchanged[name] = rows.column(name, tables, values)
     words = pa.DictionaryArray.from_arrays(pa.array(np.searchsorted(_LETTERS, rows.kinds)), pa.array(KINDS.values()))
-    return Changes(ends, ends[of], begun[of], words.cast(pa.string()), columns, unchanged)
+    return DecodedChanges(ends, ends[of], begun[of], words.cast(pa.string()), columns, unchanged)
 
 
 def _table(message: bytes) -> tuple[int, list[str]]:
@@ -124,7 +124,7 @@ class _Rows:
         """The number of each one's table."""
         return _number(self.content, self.at + 1, 4)
 
-    def values(self, those: npt.NDArray[np.bool_], names: Sequence[str]) -> Mapping[str, _Values]:
+    def values(self, those: npt.NDArray[np.bool_], names: Sequence[str]) -> Mapping[str, _DecodedValues]:
         """The values of some changes of one table, by column; what an update leaves out is what the old row has."""
         starts = self.at[those] + 6
         tags = self.content[starts - 1]
@@ -139,22 +139,24 @@ class _Rows:
             values.put(kept, before[name].taken(source))
         return found
 
-    def _row(self, at: Numbers, names: Sequence[str]) -> tuple[Mapping[str, _Values], Numbers]:
+    def _row(self, at: Numbers, names: Sequence[str]) -> tuple[Mapping[str, _DecodedValues], Numbers]:
         """The values of rows that begin somewhere, by column, and where the rows end."""
         found, at = {}, at + 2
         for name in names:
             kinds = self.content[at]
             sizes = np.where(kinds == ord("t"), _number(self.content, at + 1, 4), 0)
-            found[name] = _Values(kinds, at + 5, sizes)
+            found[name] = _DecodedValues(kinds, at + 5, sizes)
             at = at + 1 + np.where(kinds == ord("t"), 4 + sizes, 0)
         return found, at
 
     def column(
-        self, name: str, tables: Numbers, values: Mapping[int, Mapping[str, _Values]]
+        self, name: str, tables: Numbers, values: Mapping[int, Mapping[str, _DecodedValues]]
     ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
         """A column of all changes as texts, and which of its values were not sent."""
         length = len(tables)
-        whole = _Values(np.full(length, ord("n"), np.uint8), np.zeros(length, np.int64), np.zeros(length, np.int64))
+        whole = _DecodedValues(
+            np.full(length, ord("n"), np.uint8), np.zeros(length, np.int64), np.zeros(length, np.int64)
+        )
         for number, columns in values.items():
             if name in columns:
                 whole.put(np.flatnonzero(tables == number), columns[name])

@@ -20,7 +20,7 @@ from midstream.connectors.database import quoted
 from midstream.connectors.postgres import PATIENCE, require_address
 from midstream.connectors.registry import SCHEMA, Option
 from midstream.connectors.source import Position, Positions, Source
-from midstream.connectors.sources.pgoutput import Changes, decoded
+from midstream.connectors.sources.pgoutput import DecodedChanges, decoded
 from midstream.connectors.values import rows_of_values
 from midstream.errors import JobError
 from midstream.inputs.ddl import schema_of_ddl
@@ -53,7 +53,7 @@ class PostgresChanges(Source):
         self.url, self.table = url, table
         self.slot = slot or "midstream_" + re.sub(r"\W", "_", table).lower()
         self._schema = schema_of_ddl(schema, f"the schema of table {table}")
-        self._seen: tuple[int, int, Changes] | None = None
+        self._seen: tuple[int, int, DecodedChanges] | None = None
         """The changes that were last asked for, from which position on, and up to which."""
         self._connection: Any = None
         require_address(url)
@@ -104,7 +104,7 @@ class PostgresChanges(Source):
             if confirmed is not None and confirmed < int(ends[PART]):
                 run.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, _lsn(int(ends[PART]))])
 
-    def _after(self, run: Any, start: int, limit: int) -> Changes:
+    def _after(self, run: Any, start: int, limit: int) -> DecodedChanges:
         """Transactions after a position, about as many as have so many changes, or more."""
         if self._seen is not None and self._seen[0] <= start < self._seen[1]:
             known = self._seen[2].between(start, self._seen[1])
@@ -112,7 +112,7 @@ class PostgresChanges(Source):
                 return known
         return self._peeked(run, start, limit if limit == 1 else limit * AHEAD)
 
-    def _peeked(self, run: Any, start: int, limit: int | None, until: int | None = None) -> Changes:
+    def _peeked(self, run: Any, start: int, limit: int | None, until: int | None = None) -> DecodedChanges:
         """Asks for the transactions after a position, up to another or to about as many as have so many changes."""
         self._require_at(run, start)
         upto = None if until is None else _lsn(until)
@@ -141,7 +141,7 @@ class PostgresChanges(Source):
                 hint="give the stream another name and slot to read what changes from now on",
             )
 
-    def _column(self, field: pa.Field, found: Changes) -> Any:
+    def _column(self, field: pa.Field, found: DecodedChanges) -> Any:
         """The values of a column in changes; refuses those that are not known."""
         name = field.name
         if name not in found.columns:

@@ -18,7 +18,7 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration, functions
 from midstream.algebra.names import check_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
-from midstream.checkpoint.places import Place, Places
+from midstream.checkpoint.places import JobPlaces, Place
 from midstream.connectors.connected import Connected, limit_of
 from midstream.connectors.files.computed import computed
 from midstream.connectors.files.listing import require_folder
@@ -82,7 +82,7 @@ class _Check:
     guess_types: bool
     mistakes: list[Mistake] = field(default_factory=list)
     known: dict[str, StreamDeclaration] = field(default_factory=dict)
-    places: Places = field(default_factory=Places)
+    places: JobPlaces = field(default_factory=JobPlaces)
 
     def note(self, place: str, act: Callable[[], object], part: str | None = None) -> bool:
         """Whether something works; if not, it is noted."""
@@ -104,7 +104,7 @@ class _Check:
             self.note("job.checkpoint", lambda: self._require_checkpoint(job.checkpoint))
 
     def _require_checkpoint(self, checkpoint: str) -> None:
-        self.places = Places.of(checkpoint)
+        self.places = JobPlaces.of(checkpoint)
         _require_writable(checkpoint, "the checkpoint")
 
     def stream(self, stream: StreamSection) -> None:

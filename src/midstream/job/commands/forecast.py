@@ -35,7 +35,7 @@ from midstream.distribution.fragments import ARRIVAL, Routing
 from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
 from midstream.job.commands.adding import Adding, first_plan
-from midstream.job.commands.rewording import Change, Rewording, Text
+from midstream.job.commands.rewording import Replacement, Rewording, Text
 from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
@@ -49,7 +49,7 @@ from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
 from midstream.language import parse
 from midstream.language.over_queries import with_queries
-from midstream.migration.auto import PREFERENCES, Auto, Choice, preference_named
+from midstream.migration.auto import PREFERENCES, Auto, StrategyChoice, preference_named
 from midstream.migration.costs import Predictor
 from midstream.migration.predict import predicted, prediction_text
 from midstream.migration.protocol import Decision, Situation, Strategy
@@ -174,7 +174,7 @@ def migration_text(job: Job, query: RunningQuery, plan: Plan | str, part: str, p
         else:
             predictions += [] if name == "auto" else [predictor.predict(name, strategy.decide(known))]
     predictions.sort(key=PREFERENCES[preference_named(preference)])
-    choice = Choice(decision.get("strategy", auto.name), preference, tuple(predictions), refusals)
+    choice = StrategyChoice(decision.get("strategy", auto.name), preference, tuple(predictions), refusals)
     return f"migrates: {decision.get('part') or 'the whole plan'}\n{choice.explain()}"
 
 
@@ -265,7 +265,7 @@ def _replace(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
     return {**first, "readers": readers}
 
 
-def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Change]:
+def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replacement]:
     """What a request for another text changes: the query first, then those that read it."""
     old, begins = query_named(job, command.query), Beginning(command.incomplete == "withhold")
     cql = with_queries(command.cql, catalog.queries, catalog.streams)

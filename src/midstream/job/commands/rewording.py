@@ -54,7 +54,7 @@ class DeclaredQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Replacement:
     """A query that takes another's place: how it begins, and the manifest in which the old one goes by another name."""
 
     text: Text
@@ -120,7 +120,7 @@ class Rewording:
             ) from error
         return Text(query.name, cql, relation, None, query.emit_every, query.share, changed.begins)
 
-    def changes(self, texts: Sequence[Text]) -> list[Change]:
+    def changes(self, texts: Sequence[Text]) -> list[Replacement]:
         """What putting texts in the places of queries would do, as one change; if one of them is refused, all are."""
         freed, queries = self.job.manifest, dict(self.job.queries)
         begun = list[tuple[Text, str]]()
@@ -138,7 +138,7 @@ class Rewording:
         assert freed is not None
         apart, costs = self.job.state.routing.apart, self.job.watchers.constants
         return [
-            Change(text, queries[text.name], aside, freed, Verdict.of(freed, queries, text.name, apart, costs))
+            Replacement(text, queries[text.name], aside, freed, Verdict.of(freed, queries, text.name, apart, costs))
             for text, aside in begun
         ]
 

@@ -77,7 +77,7 @@ _PLAIN = ("plan", "strategy", "trigger", "part", "since", "compared_to", "passed
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VerificationVerdict:
     """How a verification ends, or that it goes on; `apply` is what follows once the manifest is committed."""
 
     outcome: str | None
@@ -216,15 +216,17 @@ def _migrated(manifest: Manifest, copy: str, known: Verification) -> bool:
     return all(plans.get(slot, usual) == known.plan for slot in slots if slot < manifest.slots.count)
 
 
-def _verdict(files: Files, manifest: Manifest, name: str, known: Verification) -> tuple[Verdict, Comparison | None]:
+def _verdict(
+    files: Files, manifest: Manifest, name: str, known: Verification
+) -> tuple[VerificationVerdict, Comparison | None]:
     """What the results of a query and its copy say by now."""
     copy = copy_name(name)
     if manifest.queries[name].status == QUARANTINED:
-        return Verdict("cancelled", known.found()), None
+        return VerificationVerdict("cancelled", known.found()), None
     if manifest.queries[copy].status == QUARANTINED:
         fault = manifest.account(copy).fault
         reason = "it is in quarantine" if fault is None else fault.reason
-        return Verdict(FAILED, Verified.failing(known.since, known.compared_to, InputError(reason))), None
+        return VerificationVerdict(FAILED, Verified.failing(known.since, known.compared_to, InputError(reason))), None
     comparison = known.comparison
     if comparison is None or comparison.since != known.compared_to:
         comparison = Comparison(known.since)
@@ -233,8 +235,8 @@ def _verdict(files: Files, manifest: Manifest, name: str, known: Verification) -
     until = min(manifest.released.get(q, BEGINNING) for q in (name, copy))
     found = _compare(files, manifest, name, comparison, until)
     if found is not None:
-        return Verdict(DIFFERS, replace(found, since=known.since)), None
-    return Verdict(None, known.found(comparison.since)), comparison
+        return VerificationVerdict(DIFFERS, replace(found, since=known.since)), None
+    return VerificationVerdict(None, known.found(comparison.since)), comparison
 
 
 def _compare(files: Files, manifest: Manifest, name: str, comparison: Comparison, until: int) -> Verified | None:

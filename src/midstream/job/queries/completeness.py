@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, TimeDomain, instant
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
@@ -73,7 +73,7 @@ def complete(start: int, lacks_rows: bool, whole_at: int | None, domain: TimeDom
     return {"complete_from": whole_at, "complete": text}
 
 
-def end_of(source: Source, tick: int) -> int:
+def end_of(source: SourceNode, tick: int) -> int:
     """When a row of this tick, and all before it, have ended; its window has an end."""
     if isinstance(source.window, Hop):
         return boundary_after(last_boundary_reaching(tick, source.window), source.window)

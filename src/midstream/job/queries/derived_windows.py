@@ -67,7 +67,7 @@ class KeptRows:
             keep = ", ".join(f'"{name}"' for name in dropped)
             yield f"keeps no column {names} (retain and keep = [{keep}] of stream {stream.name} do from now on)"
 
-    def columns_of(self, source: p.Source) -> dict[str, str]:
+    def columns_of(self, source: p.SourceNode) -> dict[str, str]:
         """Where the columns of a source are found; a row's time is when it begins to be valid."""
         return {n: self.columns[_plain(source, n)] for n in source.schema.names if _plain(source, n) in self.columns}
 
@@ -78,7 +78,7 @@ class WantedRows:
     a column of `filled`, go no further.
     """
 
-    source: p.Source
+    source: p.SourceNode
     conditions: Conditions = ()
     filled: frozenset[str] = frozenset()
 
@@ -91,7 +91,7 @@ class WantedRows:
 class DerivedWindow:
     """What a window of a new query starts with: rows that began with a batch, and are kept for so long."""
 
-    source: p.Source
+    source: p.SourceNode
     rows: Derived
     begun: int
     longest: int | None
@@ -198,7 +198,7 @@ def kept_of(query: RunningQuery) -> Iterator[tuple[int, KeptRows]]:
             yield from ((fragment.number, kept) for kept in kept_rows(query.boxes[fragment.number]))
 
 
-def columns_read(source: p.Source) -> frozenset[str]:
+def columns_read(source: p.SourceNode) -> frozenset[str]:
     """The columns of its stream that a source gives."""
     return frozenset(_plain(source, name) for name in source.schema.names)
 
@@ -229,11 +229,11 @@ def kept_rows(box: Box) -> Iterator[KeptRows]:
             )
 
 
-def _source_below(node: p.PhysicalNode) -> tuple[p.Source, Conditions, dict[str, str]] | None:
+def _source_below(node: p.PhysicalNode) -> tuple[p.SourceNode, Conditions, dict[str, str]] | None:
     """The source below selections and projections, what rows had to meet, and where its columns are found."""
     columns = {name: name for name in node.schema.names}
     predicates: list[Expression] = []
-    while not isinstance(node, p.Source):
+    while not isinstance(node, p.SourceNode):
         match node:
             case p.Filter():
                 predicates += conjuncts(node.predicate)
@@ -259,7 +259,7 @@ def wanted_rows(plan: p.PhysicalNode) -> Iterator[WantedRows]:
         match node:
             case Received():
                 continue
-            case p.Source():
+            case p.SourceNode():
                 names = frozenset(node.schema.names)
                 own = [predicate for predicate in predicates if columns_of(predicate) <= names]
                 filled = frozenset(_plain(node, name) for name in keys if name in names)
@@ -278,11 +278,11 @@ def wanted_rows(plan: p.PhysicalNode) -> Iterator[WantedRows]:
                 stack += [(child, (), ()) for child in node.inputs]
 
 
-def _in_stream(source: p.Source, predicate: Expression) -> Expression:
+def _in_stream(source: p.SourceNode, predicate: Expression) -> Expression:
     names = [name for name in columns_of(predicate) if name in source.schema.names]
     plain = {name: Column(_plain(source, name), source.schema.field(name).type) for name in names}
     return substitute(predicate, dict(plain))
 
 
-def _plain(source: p.Source, name: str) -> str:
+def _plain(source: p.SourceNode, name: str) -> str:
     return name.removeprefix(f"{source.stream.alias}.")

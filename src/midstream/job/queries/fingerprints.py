@@ -21,7 +21,7 @@ from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import has_null_keys, probed_alias, window_alias
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box
-from midstream.operators.shared_graph import Named
+from midstream.operators.shared_graph import NodeNames
 
 NUMBERED = 10_000
 """How many nodes that are or were there keep their numbers."""
@@ -92,7 +92,7 @@ class Outlining:
         if isinstance(node, Received):
             producer = self.producers[node.fragment]
             return Outline(node, text, producer.aliases, producer.stateful, (), producer)
-        here = frozenset([node.stream.alias]) if isinstance(node, p.Source) else frozenset[str]()
+        here = frozenset([node.stream.alias]) if isinstance(node, p.SourceNode) else frozenset[str]()
         stateful = node.stateful or any(o.stateful for o in below)
         if isinstance(node, OneWayJoin):
             here, stateful = frozenset([self.windows[node.window]]), True
@@ -116,7 +116,7 @@ def _waits(node: p.PhysicalNode) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowMark:
     """A state that keeps a window of one stream."""
 
     alias: str
@@ -128,7 +128,7 @@ class Window:
     port: int
 
 
-def windows_of(box: Box, outline: Outline) -> Iterator[Window]:
+def windows_of(box: Box, outline: Outline) -> Iterator[WindowMark]:
     """The windows that a fragment keeps itself."""
     texts = {id(o.node): o.text for o in outline.walk()}
     for node, operator in zip(box.nodes, box.operators, strict=True):
@@ -137,7 +137,7 @@ def windows_of(box: Box, outline: Outline) -> Iterator[Window]:
             if alias is not None and port is not None:
                 nulls = has_null_keys(operator, state)
                 columns = frozenset(state.schema.names)
-                yield Window(alias, state.id, state.key, columns, nulls, texts[id(node)], port)
+                yield WindowMark(alias, state.id, state.key, columns, nulls, texts[id(node)], port)
 
 
 class Fingerprint:
@@ -174,7 +174,7 @@ class Fingerprints:
     def __init__(self) -> None:
         self._known: dict[str, tuple[object, tuple[str, ...], Fingerprint]] = {}
         self._numbers: dict[str, int] = {}
-        self._named: dict[object, tuple[Outline, Shipped[Named]]] = {}
+        self._named: dict[object, tuple[Outline, Shipped[NodeNames]]] = {}
 
     def of(self, query: RunningQuery, apart: Collection[str] = ()) -> Fingerprint:
         """A query's shape, where some key classes are dealt apart."""
@@ -198,7 +198,7 @@ class Fingerprints:
         """The number of what is and holds the same."""
         return self._numbers.setdefault(identity, len(self._numbers))
 
-    def named(self, place: tuple[str, int], outline: Outline, since: Mapping[str, int]) -> Shipped[Named]:
+    def named(self, place: tuple[str, int], outline: Outline, since: Mapping[str, int]) -> Shipped[NodeNames]:
         """The numbers of a fragment's nodes, as they travel."""
         key = (place, tuple(sorted(since.items())))
         known = self._named.get(key)
@@ -206,6 +206,6 @@ class Fingerprints:
             known = self._named[key] = (outline, Shipped(self.names(outline, lambda o: o.identity(since))))
         return known[1]
 
-    def names(self, outline: Outline, identity: Callable[[Outline], str]) -> Named:
+    def names(self, outline: Outline, identity: Callable[[Outline], str]) -> NodeNames:
         """The numbers of a node and of those below it in its fragment."""
-        return Named(self.number(identity(outline)), tuple(self.names(below, identity) for below in outline.inputs))
+        return NodeNames(self.number(identity(outline)), tuple(self.names(below, identity) for below in outline.inputs))

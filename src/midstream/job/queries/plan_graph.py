@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from midstream.algebra.physical import PhysicalNode, Source
+from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.checkpoint.names import lane_name
 from midstream.distribution.fragments import Fragment, Received
 from midstream.job.queries.running_query import RunningQuery
@@ -78,7 +78,7 @@ def _nodes(fragment: Fragment) -> list[Record]:
             "label": node.label,
             "stage": fragment.stage,
             "content": hashlib.sha256(node.content.encode()).hexdigest()[:16],
-            **({"stream": node.stream.name} if isinstance(node, Source) else {}),
+            **({"stream": node.stream.name} if isinstance(node, SourceNode) else {}),
             "inputs": [add(child) for child in node.inputs],
         }
         return f"{fragment.number}.{place}"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.names import lane_name
@@ -258,12 +258,12 @@ class RunningQuery:
         return known
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """The sources of all its fragments."""
         return self.staged.sources
 
     @property
-    def sources_read(self) -> tuple[Source, ...]:
+    def sources_read(self) -> tuple[SourceNode, ...]:
         """Its sources, and those of the plan it migrates to, in any slot."""
         mine = self.sources if self.migration is None else (*self.sources, *self.migration.target.sources)
         return (*mine, *(source for own in self.local.values() for source in own.sources_read))

@@ -23,12 +23,12 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.job.queries.completeness import ALWAYS, Record, complete, end_of
 from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole
-from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, Window
+from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import probed_alias, probed_token
 from midstream.job.task.works import BySlot, Derived, FragmentWork, Inherited, Member, TaskWork
-from midstream.operators.shared_graph import Named
+from midstream.operators.shared_graph import NodeNames
 
 
 @dataclass
@@ -189,7 +189,7 @@ class SharingPlan:
         """Whether a new query is asked about instants that have passed: it begins apart, from the beginning."""
         return self.is_fresh(query.name) and query.begins.since < self.frontiers[query.name]
 
-    def _donor(self, query: RunningQuery, wanted: Window) -> tuple[RunningQuery, int, Window, Record] | None:
+    def _donor(self, query: RunningQuery, wanted: WindowMark) -> tuple[RunningQuery, int, WindowMark, Record] | None:
         found = [
             (record.since[window.alias], other, fragment, window, record)
             for other, fingerprint, record in self._others(query)
@@ -335,12 +335,12 @@ class SharingPlan:
         grid = query.boxes[work.fragment.number].grid if later else query.grid
         return Member(work, named, since, fresh, grid)
 
-    def _new_names(self, query: str, outline: Outline, runs: bool) -> Named:
+    def _new_names(self, query: str, outline: Outline, runs: bool) -> NodeNames:
         """The numbers of nodes of a new query that reads other fragments: what does not run yet has its own."""
         identity = outline.identity(self.records[query].since)
         runs = runs or (outline.remembers and identity in self._running(self.place(query)))
         number = self.fingerprints.number(identity if runs else f"{identity} of {query}, new in {self.batch_id}")
-        return Named(number, tuple(self._new_names(query, below, runs) for below in outline.inputs))
+        return NodeNames(number, tuple(self._new_names(query, below, runs) for below in outline.inputs))
 
     def _advanced_to(self, query: str) -> int:
         return BEGINNING if self.before is None else self.before.advanced_to.get(query, BEGINNING)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from midstream.algebra.physical import PhysicalNode, Source
+from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import DoubledMove
@@ -296,7 +296,7 @@ def require_protocol(protocol: str, queries: Mapping[str, RunningQuery]) -> None
 def _latest_end(plan: PhysicalNode, latest: Mapping[str, int]) -> int:
     """The latest instant up to which a row that has come so far can matter."""
     own = node_memory(plan) or 0
-    if isinstance(plan, Source):
+    if isinstance(plan, SourceNode):
         return latest[plan.stream.name] + own if plan.stream.name in latest else BEGINNING
     below = max((_latest_end(child, latest) for child in plan.inputs), default=BEGINNING)
     return below + own if below > BEGINNING else below

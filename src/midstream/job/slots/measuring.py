@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from midstream.adaptation.group_moves import GroupLoad
-from midstream.adaptation.hot_groups import Dealing, HotGroup, HotPolicy, Refusal, Sharing, hot_groups
+from midstream.adaptation.hot_groups import HotDealing, HotGroup, HotPolicy, Refusal, Sharing, hot_groups
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import query_of
@@ -69,7 +69,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanChange:
+class DecidedPlanChange:
     """A decided change of a query's plan, in one slot or in all (None), that leaves `ratio` of the query's load."""
 
     query: str
@@ -87,7 +87,7 @@ class PlansDecided:
     `apart` says why they cannot begin in the same batch as a move by a protocol; empty if they can.
     """
 
-    changes: Sequence[PlanChange] = ()
+    changes: Sequence[DecidedPlanChange] = ()
     apart: Callable[[str], str] = lambda protocol: ""
 
     def applied(self, seen: Measured, batch: Batch) -> Measured:
@@ -256,7 +256,7 @@ CANDIDATES = 4
 """How many groups with most to do are looked at."""
 
 
-def hot_look(batch: Batch, seen: Measured, spread: SpreadGroups) -> tuple[dict[int, HotGroup], Dealing]:
+def hot_look(batch: Batch, seen: Measured, spread: SpreadGroups) -> tuple[dict[int, HotGroup], HotDealing]:
     """The groups that may be hot or are shared, by their places among those of all classes, and how all are dealt."""
     loads, size = [group.seconds for group in seen.groups], len(batch.slots.routing)
     busy = skew([load.owner for load in seen.loads], [load.seconds for load in seen.loads], batch.slots.count)
@@ -271,7 +271,7 @@ def hot_look(batch: Batch, seen: Measured, spread: SpreadGroups) -> tuple[dict[i
         name = place if place < size else (seen.classes[place // size], place % size)
         slots = () if name not in spread.groups else spread.groups[name].slots or (seen.groups[place].owner,)
         known[place] = replace(_hot_group(batch.reports, name), share=shares[place], slots=slots)
-    return known, Dealing([group.owner for group in seen.groups], shares, batch.slots.count, busy)
+    return known, HotDealing([group.owner for group in seen.groups], shares, batch.slots.count, busy)
 
 
 def carry_out(sharing: Sharing, reason: str, queries: Mapping[str, RunningQuery], spread: SpreadGroups) -> None:
@@ -314,7 +314,7 @@ def spread_hot(
     if not loads:
         return
     total, classes, size = sum(loads) or 1.0, list(known.by_class), len(routing.groups)
-    dealing = Dealing(places, [load / total for load in loads], routing.slots, skew(places, loads, routing.slots))
+    dealing = HotDealing(places, [load / total for load in loads], routing.slots, skew(places, loads, routing.slots))
     for name in list(spread.groups):
         place = _place(name, classes, size)
         if place is None or dealing.loads[place] * routing.slots < policy.cool:

@@ -17,7 +17,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.adaptation.decider import Candidate, Caution, Memory, Now, Outcome, Verdict, Watch, decide, made
+from midstream.adaptation.decider import (
+    Candidate,
+    Caution,
+    DeciderMemory,
+    DecisionOutcome,
+    DecisionVerdict,
+    DecisionWatch,
+    Now,
+    decide,
+    made,
+)
 from midstream.adaptation.group_moves import BalancePolicy, GroupMoves, group_moves
 from midstream.adaptation.hot_groups import HOME, HotGroup, HotPolicy, Sharing, hot_groups
 from midstream.adaptation.plain import plain, typed
@@ -53,7 +63,7 @@ class Remembered:
     By kind of decision what is remembered of changes, the loads that were seen lately, and the seconds of a window.
     """
 
-    changes: Mapping[str, Memory] = field(default_factory=dict)
+    changes: Mapping[str, DeciderMemory] = field(default_factory=dict)
     loads: tuple[float, ...] = ()
     window: float = WINDOW
 
@@ -89,14 +99,14 @@ class Proposal:
     settling: bool = False
     hot: Mapping[int, HotGroup] = field(default_factory=dict)
 
-    def came(self, name: str, watch: Watch) -> dict[str, Outcome]:
+    def came(self, name: str, watch: DecisionWatch) -> dict[str, DecisionOutcome]:
         """What came of a change."""
         otherwise = watch.before if watch.undo else 0.0
-        return {} if self.settling else {name: Outcome(self.measured, watch.expected, otherwise)}
+        return {} if self.settling else {name: DecisionOutcome(self.measured, watch.expected, otherwise)}
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsDecided:
+class DecidedSlots:
     """How groups are to be dealt, if otherwise, what was decided lately, and what is remembered."""
 
     routing: Routing | None
@@ -125,7 +135,7 @@ class SlotDecisions:
         waiting: bool = False,
         spread: SpreadGroups | None = None,
         plans: PlansDecided = NO_PLANS,
-    ) -> SlotsDecided:
+    ) -> DecidedSlots:
         """What is decided after a batch that began `interval` seconds after the one before it.
 
         Groups are left where they are while a change is `waiting`. `spread` records which groups several slots are to
@@ -134,7 +144,7 @@ class SlotDecisions:
         before = Slots() if batch.before is None else batch.before.slots
         decisions = tuple(before.decisions)
         if not batch.incoming.has_rows:
-            return SlotsDecided(None, decisions, before.deciding)
+            return DecidedSlots(None, decisions, before.deciding)
         known: Remembered = typed(Remembered, before.deciding) if before.deciding else Remembered()
         seen = self._smoothed(known.loads, self.measure(batch, max(1e-6, interval)))
         window = longest_window(batch.queries) / seen.ticks_per_second if seen.ticks_per_second else 0.0
@@ -146,13 +156,13 @@ class SlotDecisions:
             proposal = propose(self, look)
             if proposal is None:
                 continue
-            memory, verdict = _decided(look, proposal, known.changes.get(kind, Memory()))
+            memory, verdict = _decided(look, proposal, known.changes.get(kind, DeciderMemory()))
             known = replace(known, changes={**known.changes, kind: memory})
             decisions = _with(decisions, {"batch": batch.batch_id, "kind": kind, **_record(look, verdict, proposal)})
             if verdict.action != "stay" and verdict.candidate is not None:
                 routing = _carried_out(look, verdict.candidate.change, verdict.reason)
                 break
-        return SlotsDecided(routing, decisions, plain(known))
+        return DecidedSlots(routing, decisions, plain(known))
 
     def _smoothed(self, past: Sequence[float], seen: Measured) -> Measured:
         """What was measured, with what groups took lately."""
@@ -161,7 +171,7 @@ class SlotDecisions:
         return seen.taking([round(kept * o + (1 - kept) * n, 9) for o, n in zip(before, loads, strict=True)])
 
 
-def _decided(look: Look, proposal: Proposal, memory: Memory) -> tuple[Memory, Verdict[Any]]:
+def _decided(look: Look, proposal: Proposal, memory: DeciderMemory) -> tuple[DeciderMemory, DecisionVerdict[Any]]:
     """Decides about one kind of change."""
     now = Now(look.batch.batch_id, clock=look.batch.started)
     memory, verdict = decide(memory, now, proposal.candidates, proposal.caution, proposal.came, proposal.nothing)
@@ -210,7 +220,7 @@ def _about_groups(decisions: SlotDecisions, look: Look) -> Proposal | None:
     terms = terms_of(look.batch.queries, look.known.window)
     if len(seen.classes) > 1:
         terms = replace(terms, protocols=(MSLB,))  # groups of later stages move by naming their state alone
-    resting = look.known.changes.get("groups", Memory()).resting
+    resting = look.known.changes.get("groups", DeciderMemory()).resting
     under_way = "Groups are under way; what that changes must show first." if look.waiting else ""
     found = group_moves(seen.loads, look.slots, terms, policy, {*seen.fixed, *map(int, resting)}, under_way)
     if not found.against:
@@ -235,16 +245,16 @@ RULES: dict[str, Callable[[SlotDecisions, Look], Proposal | None]] = {
 """What is decided about slots, one after the other: the first change that is made goes alone."""
 
 
-def _undone(proposal: Proposal, verdict: Verdict[Any]) -> Verdict[Any]:
+def _undone(proposal: Proposal, verdict: DecisionVerdict[Any]) -> DecisionVerdict[Any]:
     """A group that was shared in vain comes home."""
     hot, watch, skew = proposal.hot.get(int(verdict.name)), verdict.watch, proposal.measured
     if hot is None or watch is None:
-        return Verdict("stay", "What several slots shared has come home already. Staying.")
+        return DecisionVerdict("stay", "What several slots shared has come home already. Staying.")
     reason = (
         f"{hot} comes home: the fullest slot was to have {watch.expected:.2f} times the mean and has {skew:.2f} times; "
         f"it had {watch.before:.2f} times before."
     )
-    return Verdict(HOME, reason, Candidate(verdict.name, HOME, Sharing(hot), 0.0, expected=skew))
+    return DecisionVerdict(HOME, reason, Candidate(verdict.name, HOME, Sharing(hot), 0.0, expected=skew))
 
 
 def _carried_out(look: Look, change: Any, reason: str) -> Routing | None:
@@ -260,12 +270,12 @@ def _carried_out(look: Look, change: Any, reason: str) -> Routing | None:
     return None
 
 
-def _record(look: Look, verdict: Verdict[Any], proposal: Proposal) -> dict[str, Any]:
+def _record(look: Look, verdict: DecisionVerdict[Any], proposal: Proposal) -> dict[str, Any]:
     """What manifests say of a decision."""
     return {"action": verdict.action, **_figures(look, verdict, proposal), "reason": verdict.reason}
 
 
-def _figures(look: Look, verdict: Verdict[Any], proposal: Proposal) -> dict[str, Any]:
+def _figures(look: Look, verdict: DecisionVerdict[Any], proposal: Proposal) -> dict[str, Any]:
     candidate, made, measured = verdict.candidate, verdict.action != "stay", proposal.measured
     expected = candidate.expected if candidate is not None and candidate.expected is not None and made else measured
     match None if candidate is None else candidate.change:

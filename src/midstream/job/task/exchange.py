@@ -265,7 +265,7 @@ Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class Addressing:
     """To which slots rows go by their partition groups: each to its owner, and to further slots as copies.
 
     The owner accounts for a row, so that one that goes to several slots is counted once. What belongs to a slot

@@ -113,7 +113,7 @@ def _one_row_at_a_time(node: p.PhysicalNode) -> str | None:
     """The stream that is read through selections and projections alone; None if there is more."""
     while isinstance(node, p.Filter | p.Compute):
         node = node.input
-    return node.stream.name if isinstance(node, p.Source) else None
+    return node.stream.name if isinstance(node, p.SourceNode) else None
 
 
 def _arrival_route(fragment: Fragment) -> Route | None:

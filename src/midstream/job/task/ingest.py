@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, FARTHEST, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.errors import DeadLetterWarning, InputError, level_outside
@@ -248,14 +248,14 @@ def _middle(spans: Sequence[Span]) -> int:
     return spans[-1][1]
 
 
-def source_elements(source: Source, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
+def source_elements(source: SourceNode, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
     """Rows of a stream as the windowed elements of a source."""
     names = source.stream.columns.names
     places = [names.index(name.removeprefix(f"{source.stream.alias}.")) for name in source.schema.names]
     return windowed(Elements(select_columns(rows, places, source.schema), ticks, ticks + 1), source.window)
 
 
-def reached(sources: Iterable[Source], registers: Mapping[str, int]) -> int:
+def reached(sources: Iterable[SourceNode], registers: Mapping[str, int]) -> int:
     """The least instant at which something may still start, over all sources.
 
     A tuple at or after a register starts to count at the next boundary of its hop, if it has one.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING
 from midstream.connectors.files.bad_rows import BAD, BadRow, readable
 from midstream.inputs.json_values import json_texts
@@ -190,7 +190,7 @@ def _arranged(rows: pa.RecordBatch, ticks: Ticks, order: npt.NDArray[np.intp] | 
     return (rows, ticks) if order is None else (gather_rows(rows, order), ticks[order])
 
 
-def source_elements(source: Source, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
+def source_elements(source: SourceNode, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
     """Rows of a stream as the windowed elements of a source."""
     prefix = f"{source.stream.alias}."
     arrays = [rows.column(name.removeprefix(prefix)) for name in source.schema.names]

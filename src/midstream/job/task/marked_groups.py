@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import PhysicalNode, Source
+from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.packs import SegmentEntry, StateKey, open_states
 from midstream.distribution.fragments import Received
@@ -41,7 +41,7 @@ class MarkedGroups:
         self.work = work
         self.box = Box(marked_fragment(work.fragment.plan, work.fragment.reader is None), work.functions)
 
-    def arriving(self, source: Source, elements: Elements) -> Elements:
+    def arriving(self, source: SourceNode, elements: Elements) -> Elements:
         """Elements of a stream, which the receiver gets as well, or of another fragment, which has marked them."""
         alias = source.stream.alias
         if isinstance(source, Received):

@@ -27,9 +27,9 @@ from midstream.checkpoint.packs import SegmentEntry, StateKey, open_segment, wri
 from midstream.errors import JobError
 from midstream.operators.base import Operator
 from midstream.operators.join import SymmetricJoin
-from midstream.operators.multiway_join import MultiwayJoin
-from midstream.operators.one_way_join import OneWayJoin
-from midstream.operators.outer_join import OuterJoin
+from midstream.operators.multiway_join import MultiwayJoinOperator
+from midstream.operators.one_way_join import OneWayJoinOperator
+from midstream.operators.outer_join import OuterJoinOperator
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -131,7 +131,7 @@ def bytes_of(size: int | str, name: str) -> int:
 def bind(operators: Iterable[Operator], memory: Memory) -> None:
     """Applies memory limits to operators."""
     for operator in operators:
-        if isinstance(operator, SymmetricJoin | MultiwayJoin | OneWayJoin | OuterJoin):
+        if isinstance(operator, SymmetricJoin | MultiwayJoinOperator | OneWayJoinOperator | OuterJoinOperator):
             operator.at_once = min(operator.at_once, memory.pairs)
         if isinstance(operator, SliceOperator):
             operator.most, operator.limit = memory.state, max(memory.bytes, LEAST)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.adaptation.sampling import PAIRED, Choice, Sample, Sampler, choose, put_together
+from midstream.adaptation.sampling import PAIRED, Sample, SampledRows, Sampler, choose, put_together
 from midstream.adaptation.timings import Timings
 from midstream.adaptation.wanted_statistics import WantedStatistics
 from midstream.algebra.declarations import UserFunction
@@ -41,7 +41,7 @@ class SampleRequest:
     salt: int
     most: int
 
-    def sample(self, alias: str, rows: pa.RecordBatch, choice: Choice) -> Sample | None:
+    def sample(self, alias: str, rows: pa.RecordBatch, choice: SampledRows) -> Sample | None:
         """A look at the chosen ones of a stream's rows."""
         _, names = self.sources[alias]
         own = rows.select([name for name in names if name in rows.schema.names])
@@ -61,7 +61,7 @@ class SampleRequest:
 def sampled(requests: Sequence[SampleRequest], stream: str, rows: pa.RecordBatch, ticks: Ticks) -> Samples:
     """Looks at the rows of a stream for all queries that ask for it; rows are in order of time."""
     samples: Samples = {}
-    choices: dict[tuple[int, int], Choice] = {}
+    choices: dict[tuple[int, int], SampledRows] = {}
     for request in requests:
         for alias, (name, _) in request.sources.items():
             if name != stream:

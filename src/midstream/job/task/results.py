@@ -174,7 +174,7 @@ GROUP_ROWS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResultPlace:
     """Where results of a batch come from."""
 
     files: Files
@@ -183,7 +183,7 @@ class Place:
     stage: int
 
 
-def write_results(place: Place, given: Mapping[str, ResultsBuffer]) -> dict[str, ResultFile]:
+def write_results(place: ResultPlace, given: Mapping[str, ResultsBuffer]) -> dict[str, ResultFile]:
     """Writes what queries, or sides of them, gave; says where it is for those that gave something."""
     found: dict[str, ResultFile] = {}
     alike: dict[str, list[str]] = {}
@@ -201,7 +201,7 @@ def write_results(place: Place, given: Mapping[str, ResultsBuffer]) -> dict[str,
     return found
 
 
-def _alone(place: Place, name: str, given: ResultsBuffer) -> ResultFile:
+def _alone(place: ResultPlace, name: str, given: ResultsBuffer) -> ResultFile:
     path = name_for(f"{RESULTS}/{query_of(name)}", place.batch_id, place.slot, place.stage)
     content = given.content()
     assert content is not None
@@ -210,7 +210,7 @@ def _alone(place: Place, name: str, given: ResultsBuffer) -> ResultFile:
     return ResultFile(path, given.rows, given.first, given.last, place.batch_id, "", checksum, content.size)
 
 
-def _together(place: Place, columns: str, given: Mapping[str, ResultsBuffer]) -> dict[str, ResultFile]:
+def _together(place: ResultPlace, columns: str, given: Mapping[str, ResultsBuffer]) -> dict[str, ResultFile]:
     path = name_for(f"{SHARED_RESULTS}/{_digest(columns)}", place.batch_id, place.slot, place.stage)
     pieces = [piece for results in given.values() for piece in results.held]
     plan = next(iter(given.values())).plan

@@ -30,11 +30,11 @@ Rows = npt.NDArray[np.int64]
 class Sieve:
     """The expressions above a source that see its rows one by one."""
 
-    source: p.Source
+    source: p.SourceNode
     operators: Sequence[Operator]
 
     @staticmethod
-    def above(source: p.Source, plan: p.PhysicalNode, functions: Mapping[str, UserFunction]) -> Sieve:
+    def above(source: p.SourceNode, plan: p.PhysicalNode, functions: Mapping[str, UserFunction]) -> Sieve:
         """The selections and projections above a source of a plan, up to the first other operator."""
         return Sieve(source, [build(node, functions) for node in _plain_above(source, plan)])
 
@@ -66,7 +66,7 @@ class Sieve:
         return None
 
 
-def _plain_above(source: p.Source, plan: p.PhysicalNode) -> list[p.PhysicalNode]:
+def _plain_above(source: p.SourceNode, plan: p.PhysicalNode) -> list[p.PhysicalNode]:
     """The selections and projections above a source, lowest first."""
     path = _path_to(lambda node: node is source or node == source, plan)
     above: list[p.PhysicalNode] = []

@@ -27,7 +27,7 @@ Arrange = Callable[[pa.RecordBatch, Ticks], Accepted]
 
 
 @dataclass(slots=True)
-class Run:
+class SortedRun:
     """Some rows of a port, in order of their ticks; those before `at` have been taken."""
 
     port: int
@@ -64,7 +64,7 @@ class Runs:
         self.chunk = chunk
         self.most_text = most_text
         self.arrange = arrange
-        self.runs: list[Run] = []
+        self.runs: list[SortedRun] = []
         self.bytes = 0
         self.rows = 0
 
@@ -83,7 +83,7 @@ class Runs:
         spill.write(batch)
         (stored,) = spill.batches()
         back = pa.RecordBatch.from_arrays(stored.columns[1:], schema=rows.schema) if rows.num_columns else rows
-        self.runs.append(Run(port, back, numbers_of(stored.column(0))))
+        self.runs.append(SortedRun(port, back, numbers_of(stored.column(0))))
 
     def chunks(self) -> Iterator[Mapping[int, Accepted]]:
         """The rows of all runs, a bounded number at a time, in order of time."""
@@ -99,7 +99,7 @@ class Runs:
             ends = self._ends(most)
         return [(run.port, run.take(end)) for run, end in ends]
 
-    def _ends(self, most: int) -> list[tuple[Run, int]]:
+    def _ends(self, most: int) -> list[tuple[SortedRun, int]]:
         """The runs that the next chunk is taken from, each with the position after what is taken."""
         low = min(int(run.ticks[run.at]) for run in self.runs)
         if self._count(low) > most:
@@ -113,7 +113,7 @@ class Runs:
     def _count(self, instant: int) -> int:
         return sum(run.until(instant) - run.at for run in self.runs)
 
-    def _some_of(self, instant: int, most: int) -> list[tuple[Run, int]]:
+    def _some_of(self, instant: int, most: int) -> list[tuple[SortedRun, int]]:
         """Rows of one instant that has too many."""
         taken = []
         for run in self.runs:

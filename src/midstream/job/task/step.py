@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.file_entries import DeadLetterFile
 from midstream.checkpoint.files import Files, SideBySide, begin, wait_for
@@ -39,7 +39,7 @@ from midstream.job.task.intake import Intake, in_order, source_elements
 from midstream.job.task.kept_tasks import Collected, KeptTasks, Pool
 from midstream.job.task.memory import Memory, ParquetSpool
 from midstream.job.task.reports import RanOn, Report
-from midstream.job.task.results import Place, ResultsBuffer, write_results
+from midstream.job.task.results import ResultPlace, ResultsBuffer, write_results
 from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
 from midstream.job.task.stream_reading import StreamReading
@@ -181,7 +181,7 @@ class StageStep:
         at = report.lap("kernel", at)
         if collected is not None:
             report.starts = {name: given.starts for name, given in _results_of(tasks).items() if given.has_few}
-        self._close(tasks, Place(files, self.batch_id, slot, self.stage), report)
+        self._close(tasks, ResultPlace(files, self.batch_id, slot, self.stage), report)
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
         if collected is None:
@@ -191,7 +191,7 @@ class StageStep:
         yield from self._outputs(tasks, slot, report)
         kept.keep(tasks)
 
-    def _close(self, tasks: Sequence[Task], place: Place, report: Report) -> None:
+    def _close(self, tasks: Sequence[Task], place: ResultPlace, report: Report) -> None:
         """Writes state, and results; beside each other where there are many results."""
         results = _results_of(tasks)
 
@@ -288,7 +288,7 @@ class StageStep:
                     task.take(source, source_elements(source, rows, ticks))
 
     def _sifted(
-        self, task: Task, source: Source, accepted: Accepted, intake: Intake, noted: set[tuple[str, str]]
+        self, task: Task, source: SourceNode, accepted: Accepted, intake: Intake, noted: set[tuple[str, str]]
     ) -> Accepted:
         """The rows for a query, without those that make its expressions fail if these are to be set aside.
 

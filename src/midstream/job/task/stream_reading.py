@@ -12,7 +12,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.process import this_process
-from midstream.job.task.exchange import GROUP, Delivery, Layout
+from midstream.job.task.exchange import GROUP, Addressing, Layout
 from midstream.job.task.in_place import Copy
 from midstream.job.task.ingest import Reach
 from midstream.job.task.intake import Intake
@@ -33,7 +33,7 @@ class StreamReading:
     reaches: Mapping[str, Reach] = field(default_factory=dict)
     keys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     samples: tuple[SampleRequest, ...] = ()
-    deliveries: Mapping[int, Delivery] = field(default_factory=dict)
+    deliveries: Mapping[int, Addressing] = field(default_factory=dict)
     """How rows of each port go to slots that share groups; copies of these count for all queries then."""
     again: Mapping[int, Copy] = field(default_factory=dict)
     """Rows of streams that arrive once more, by port, for fragments that read them in place."""
@@ -72,7 +72,7 @@ class StreamReading:
         """What counts of each port's rows; copies of rows that other slots account for are under `~port`."""
         found: dict[int, Accepted] = {}
         for port, rows in parts.items():
-            owned = self.deliveries.get(port, Delivery(routing)).owned(rows.column(GROUP).to_numpy(), slot)
+            owned = self.deliveries.get(port, Addressing(routing)).owned(rows.column(GROUP).to_numpy(), slot)
             found[port] = self._accepted(layout, port, gather_rows(rows, np.flatnonzero(owned)), intake)
             if not owned.all():
                 copies = gather_rows(rows, np.flatnonzero(~owned))

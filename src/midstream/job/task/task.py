@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import INFINITY
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import query_of
@@ -33,7 +33,7 @@ from midstream.migration.execution import arranged
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
-from midstream.operators.one_way_join import OneWayJoin
+from midstream.operators.one_way_join import OneWayJoinOperator
 from midstream.operators.state.sorted_state import SortedState
 from midstream.scheduling.scheduler import Scheduler
 
@@ -131,7 +131,7 @@ class Task:
         """Gets ready for the next batch; False if members have begun in this one, or what ran is more than a graph."""
         if not self.work.apart.is_plain or any(member.fresh for member in self.work.members):
             return False
-        if any(isinstance(operator, OneWayJoin) for operator in self.graph.live.operators):
+        if any(isinstance(operator, OneWayJoinOperator) for operator in self.graph.live.operators):
             return False
         self.store.hold(self.graph.live.states())
         return True
@@ -142,7 +142,7 @@ class Task:
         return tuple(member.work.query for member in self.work.members)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SourceNode, ...]:
         """What it must be fed with: streams, and what other fragments give."""
         if self.marks is not None:
             return tuple(self.work.first.fragment.sources)
@@ -190,7 +190,7 @@ class Task:
         if len(counted) and not work.silent:
             self.outputs[member].add(counted)
 
-    def take(self, source: Source, elements: Elements) -> None:
+    def take(self, source: SourceNode, elements: Elements) -> None:
         """Takes elements of a stream."""
         self._feed(self.graph.number_of(source), elements)
 

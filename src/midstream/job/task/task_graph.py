@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from midstream.algebra.physical import PhysicalNode, Source, walk_physical
+from midstream.algebra.physical import PhysicalNode, SourceNode, walk_physical
 from midstream.algebra.physical.routed import KeptWindow, WindowName
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.packs import SegmentEntry, open_segment, open_states
@@ -20,7 +20,7 @@ from midstream.operators.box import Box
 from midstream.operators.build import build
 from midstream.operators.elements import Elements
 from midstream.operators.join import SymmetricJoin
-from midstream.operators.one_way_join import OneWayJoin
+from midstream.operators.one_way_join import OneWayJoinOperator
 from midstream.operators.shared_graph import SharedGraph, named_leaves
 from midstream.operators.slices import grid_floor
 from midstream.operators.state.portions import slices
@@ -48,7 +48,7 @@ def probed_token(node: KeptWindow) -> tuple[object, ...]:
 def window_alias(node: PhysicalNode) -> str | None:
     """The one stream below a node that remembers nothing; what comes through an exchange is none."""
     nodes = list(walk_physical(node))
-    sources = [n for n in nodes if isinstance(n, Source)]
+    sources = [n for n in nodes if isinstance(n, SourceNode)]
     plain = not any(n.stateful for n in nodes)
     one = sources[0] if plain and len(sources) == 1 else None
     return None if one is None or isinstance(one, Received) else one.stream.alias
@@ -83,12 +83,12 @@ class TaskGraph:
                     found.setdefault(number, ports[source.stream.alias])
         return found
 
-    def _sources_of(self, member: Member) -> Iterator[tuple[int, Source]]:
+    def _sources_of(self, member: Member) -> Iterator[tuple[int, SourceNode]]:
         if member.named is None:
             yield from ((number, source) for number, (source, _) in enumerate(self.live.sources))
             return
         for leaf, name in named_leaves(member.work.fragment.plan, member.named.value):
-            if isinstance(leaf, Source):
+            if isinstance(leaf, SourceNode):
                 yield self.live.source_of(name), leaf
 
     @property
@@ -110,7 +110,7 @@ class TaskGraph:
             for member, place in zip(self.work.members, self.live.members, strict=True):
                 place.limit, place.joining = member.work.advance_to, False
 
-    def number_of(self, source: Source) -> int:
+    def number_of(self, source: SourceNode) -> int:
         """The number of a source; that of a fragment that runs apart is known by its alias."""
         alias = None if self.work.shares else source.stream.alias
         known = enumerate(self.live.sources)
@@ -140,7 +140,7 @@ class TaskGraph:
         """Lets one-way joins read the windows that other fragments of their owners keep in the slot."""
         opened: dict[tuple[str, WindowName], list[Segment]] = {}
         for number, operator in enumerate(self.live.operators):
-            if not isinstance(operator, OneWayJoin):
+            if not isinstance(operator, OneWayJoinOperator):
                 continue
             work, name, state = self.owner[number].work, operator.probed, operator.window
             if (work.query, name) not in opened:
@@ -239,7 +239,7 @@ class NewMembers:
             for content in self._present(below, member):
                 yield from operator.pieces(port, content)
 
-    def _derived(self, source: Source, member: Member) -> Iterator[Elements]:
+    def _derived(self, source: SourceNode, member: Member) -> Iterator[Elements]:
         """What a source would have given, of what another query keeps."""
         name, frontier = (member.work.query, source.stream.alias), grid_floor(self.graph.frontier, member.grid)
         for derived in (d for d in self.task.work.derived if (d.query, d.alias) == name):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
@@ -20,7 +20,7 @@ from midstream.job.task.lanes import Lane
 from midstream.job.task.shipping import Shipped
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, rows_without_columns
-from midstream.operators.shared_graph import Named
+from midstream.operators.shared_graph import NodeNames
 from midstream.operators.stateless import windowed
 from midstream.optimizer.plans import Plan
 
@@ -139,7 +139,7 @@ class Member:
     """
 
     work: FragmentWork
-    named: Shipped[Named] | None = None
+    named: Shipped[NodeNames] | None = None
     since: Mapping[str, int] = field(default_factory=dict)
     fresh: bool = False
     grid: Hop | None = None
@@ -185,7 +185,7 @@ class Derived:
     arrival: ArrivalFilter | None = None
     """Which rows of the segments a slot takes, if not all."""
 
-    def shaped(self, kept: Elements, source: Source, slot: int) -> Elements:
+    def shaped(self, kept: Elements, source: SourceNode, slot: int) -> Elements:
         """Rows of the state as the source would have given them in a slot."""
         kept = kept if self.arrival is None else self.arrival.here(kept, slot)
         time = pa.array(kept.valid_from).view(source.domain.output_type)

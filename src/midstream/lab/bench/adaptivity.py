@@ -10,7 +10,7 @@ import numpy as np
 from midstream.adaptation.adaptive import Adaptive
 from midstream.adaptation.policy import Policy
 from midstream.api import Question
-from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.embedded import StreamProgress, batches
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.observing import observe
 from midstream.errors import JobError
@@ -323,7 +323,7 @@ def _watched(question: Question, batch_rows: int) -> tuple[float, float]:
     plan = _informed(question)
     query = LiveQuery(plan, question.catalog.functions)
     adaptive = Adaptive(plan, Policy("suggest"), question.catalog.functions, time.monotonic)
-    streams = {name: Stream(question.catalog.streams[name]) for name in sorted(query.streams)}
+    streams = {name: StreamProgress(question.catalog.streams[name]) for name in sorted(query.streams)}
     watching, start = 0.0, time.process_time()
     for number, parts in enumerate(batches(streams, {n: question.tables[n] for n in streams}, batch_rows)):
         if number == WARM_UP:

@@ -12,7 +12,7 @@ from midstream.adaptation.adaptive import Adaptive
 from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Policy
 from midstream.api import Question, ask
-from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.embedded import StreamProgress, batches
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.operators.base import Operator, Work
 from midstream.optimizer.plans import Plan, plan_query
@@ -85,7 +85,7 @@ def _driven(question: Question, chosen: Plan, batch_rows: int, policy: Policy | 
     query = LiveQuery(chosen, question.catalog.functions)
     if policy is not None:
         query.adaptive = Adaptive(chosen, policy, question.catalog.functions, time.monotonic)
-    streams = {name: Stream(question.catalog.streams[name]) for name in sorted(query.streams)}
+    streams = {name: StreamProgress(question.catalog.streams[name]) for name in sorted(query.streams)}
     run, before = Run(chosen.text), 0
     running = chosen
     for parts in batches(streams, {name: question.tables[name] for name in streams}, batch_rows):

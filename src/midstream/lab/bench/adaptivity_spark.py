@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.api import Question
-from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.embedded import StreamProgress, batches
 from midstream.cluster.local.observing import observe
 from midstream.lab.bench.adaptivity_runs import question_of
 from midstream.lab.bench.adaptivity_streams import chain_columns, chain_query, hot_chain, record
@@ -133,7 +133,7 @@ def _first_plan(query: str, seed: int) -> str:
 
 
 def _parts(question: Question) -> list[dict[str, pa.RecordBatch]]:
-    streams = {name: Stream(question.catalog.streams[name]) for name in NAMES}
+    streams = {name: StreamProgress(question.catalog.streams[name]) for name in NAMES}
     rows = sum(table.num_rows for table in question.tables.values())
     return list(batches(streams, question.tables, rows // (BATCHES_PER_PHASE * len(HOT)) + 1))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream import api
-from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.embedded import StreamProgress, batches
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.lab.bench.bare_kernel import BareJoin
 from midstream.lab.bench.figures import Report, alternating
@@ -196,13 +196,13 @@ def bare(tables: Tables, batch_rows: int) -> int:
     return results
 
 
-def _live(query: str, tables: Tables) -> tuple[LiveQuery, dict[str, Stream]]:
+def _live(query: str, tables: Tables) -> tuple[LiveQuery, dict[str, StreamProgress]]:
     question = api.ask(query, tables)
-    streams = {name: Stream(question.catalog.streams[name]) for name in tables}
+    streams = {name: StreamProgress(question.catalog.streams[name]) for name in tables}
     return LiveQuery(plan_query(question.plan)), streams
 
 
-def _push(live: LiveQuery, streams: Mapping[str, Stream], parts: Mapping[str, pa.RecordBatch]) -> None:
+def _push(live: LiveQuery, streams: Mapping[str, StreamProgress], parts: Mapping[str, pa.RecordBatch]) -> None:
     for name, rows in parts.items():
         live.feed(name, *streams[name].accept(rows))
     for stream in streams.values():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from midstream.adaptation.decider import Caution, Memory, Now, Outcome, decide, made
+from midstream.adaptation.decider import Caution, DeciderMemory, DecisionOutcome, Now, decide, made
 from midstream.adaptation.group_moves import BalancePolicy, GroupLoad, MoveTerms, group_moves
 from midstream.distribution.move_costs import Prices, predict_all
 from midstream.lab.papers.partitioned_load_balancing.group_states import Numbers, groups_of
@@ -35,7 +35,7 @@ class MeasuredBalance:
     window: float
     arrivals: tuple[Numbers, Numbers]
     groups: int
-    memory: Memory = field(default_factory=Memory)
+    memory: DeciderMemory = field(default_factory=DeciderMemory)
     looks: int = 0
     before: dict[str, MachineLook] = field(default_factory=dict)
     moment: float = 0.0
@@ -73,7 +73,7 @@ class MeasuredBalance:
             now,
             [found],
             caution,
-            lambda name, watch: {} if moving else {name: Outcome(found.before, watch.expected)},
+            lambda name, watch: {} if moving else {name: DecisionOutcome(found.before, watch.expected)},
         )
         if verdict.action == "stay":
             return []

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.physical import Source, walk_physical
+from midstream.algebra.physical import SourceNode, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
-from midstream.cluster.simulated import Disk, Link, Simulation
+from midstream.cluster.simulated import Disk, SimulatedLink, Simulation
 from midstream.job.task.ingest import source_elements
 from midstream.lab.experiments.arrivals import poisson
 from midstream.lab.experiments.dcape_meter import PartitionedLoops
@@ -42,7 +42,7 @@ GROUPS, MACHINES = 100, 7
 LEAST_SHARE = 0.5
 """What share of the mean a move must at least be worth."""
 
-NETWORK = Link(latency=1.0, bandwidth=100.0)
+NETWORK = SimulatedLink(latency=1.0, bandwidth=100.0)
 """A millisecond, and 100 rows in a millisecond: about 100 Mbit/s for rows of a hundred bytes."""
 
 QUERY = (
@@ -198,12 +198,12 @@ class Run:
         return {shape: plan_query(asked.plan, shape) for shape in (FIRST, SECOND)}
 
     @cached_property
-    def sources(self) -> dict[str, Source]:
+    def sources(self) -> dict[str, SourceNode]:
         """The streams as both plans read them."""
-        found: dict[str, Source] = {}
+        found: dict[str, SourceNode] = {}
         for plan in self.plans.values():
             for node in walk_physical(plan.physical):
-                if isinstance(node, Source):
+                if isinstance(node, SourceNode):
                     alias = node.stream.alias
                     found[alias] = widened(found[alias], node) if alias in found else node
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING
 from midstream.api import ask
 from midstream.cluster.local.live_query import LiveQuery
@@ -61,7 +61,7 @@ def _margin(query: str, streams: dict[str, pa.Table]) -> float:
     return float(min(starts) + longest + 1 + (max(starts) - min(starts)) - split)
 
 
-def _monitored(source: Source, situation: Situation) -> tuple[int, int]:
+def _monitored(source: SourceNode, situation: Situation) -> tuple[int, int]:
     """The validity of the latest element of a source; a silent source's register stands in for one."""
     alias = source.stream.alias
     ticks: Ticks = np.array([situation.starts.get(alias, situation.registers.get(alias, BEGINNING))], np.int64)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from midstream.algebra.declarations import Timestamps
 from midstream.lab.mill.virtual_time import Measured, Mode, VirtualRun, VirtualSource
 from midstream.lab.mill.waiting import Pass, SlidingCount, Tuple, Union
-from midstream.scheduling.graph import Node, QueryGraph
+from midstream.scheduling.graph import GraphNode, QueryGraph
 from midstream.scheduling.schedule import Schedule, schedule_of
 
 SECOND = 1_000_000_000
@@ -87,13 +87,13 @@ def selection(number: int = 0, share: float = SELECTION) -> Pass:
 
 def simple_union(graph: QueryGraph, sink: Callable[[Tuple], None], share: float = SELECTION) -> None:
     """Figure 1: two streams, a selection on each, their union."""
-    selected: list[Node | str] = [graph.add(f"select {name}", selection(share=share), [name]) for name in "ab"]
+    selected: list[GraphNode | str] = [graph.add(f"select {name}", selection(share=share), [name]) for name in "ab"]
     graph.add("union", Union(2), selected, sink)
 
 
 def latent_union(graph: QueryGraph, sink: Callable[[Tuple], None]) -> None:
     """Figure 1 with latent timestamps and selections that let everything pass: the union waits for nothing."""
-    selected: list[Node | str] = [graph.add(f"select {name}", selection(share=1.0), [name]) for name in "ab"]
+    selected: list[GraphNode | str] = [graph.add(f"select {name}", selection(share=1.0), [name]) for name in "ab"]
     graph.add("union", Pass(lambda item: item), selected, sink)
 
 
@@ -130,7 +130,7 @@ def union_with_count(slide: int) -> Build:
     return build
 
 
-def _chain(graph: QueryGraph, start: Node | str, name: str, length: int) -> Node | str:
+def _chain(graph: QueryGraph, start: GraphNode | str, name: str, length: int) -> GraphNode | str:
     for i in range(length):
         start = graph.add(f"select {name} {i + 1}", selection(i, 0.975), [start])
     return start

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.api import ask
-from midstream.cluster.simulated import Link
+from midstream.cluster.simulated import SimulatedLink
 from midstream.lab.experiments.nos_workload import (
     CHANGING,
     HIGH,
@@ -106,7 +106,7 @@ def run_of(count: int, mode: str, seed: int, seconds: float) -> RoutedRun:
         known,
         shared.costs,
         "distributed" if mode == MODES[2] else "centralized",
-        link=Link(LINE.latency, LINE.rate),
+        link=SimulatedLink(LINE.latency, LINE.rate),
         patience=60.0,
         tick=1.0,
         nested_loops=True,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from midstream.cluster.simulated import Disk, Link, Simulation, Step
+from midstream.cluster.simulated import Disk, MachineStep, SimulatedLink, Simulation
 from midstream.lab.experiments.nos_workload import CHANGING, HIGH, LINE, LOW, at_rate, setting, statistics
 from midstream.lab.papers.node_operator_sets import member as members
 from midstream.lab.papers.node_operator_sets.calls import Called, Measured, MemberEvent, Repair
@@ -92,13 +92,13 @@ class ProtocolNode:
         every = [o for share in self.member.track.shares.values() for o in share.operators]
         return {o.target for o in every if isinstance(o, Update)}
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """Nothing happens by itself."""
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """No timer is set: nothing is lost here."""
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes a request, a window, or what members say."""
         match message:
             case Wanted(stream, node):
@@ -117,7 +117,7 @@ class ProtocolNode:
                 self._control(step, message)
         self._fill(step)
 
-    def _control(self, step: Step, event: MemberEvent) -> None:
+    def _control(self, step: MachineStep, event: MemberEvent) -> None:
         before = self.member.track.epoch
         self.member, sent = members.step(self.member, event, self.run.setting)
         for message in sent:
@@ -125,7 +125,7 @@ class ProtocolNode:
         if self.member.track.epoch != before:
             self.run.tally.switched = max(self.run.tally.switched, step.now)
 
-    def _fill(self, step: Step) -> None:
+    def _fill(self, step: MachineStep) -> None:
         move = self.member.track.move
         if move is None or move.phase != PREPARING:
             return
@@ -147,13 +147,13 @@ class ProtocolRun:
         making = centralized_members if mode == "centralized" else distributed_members
         # The leader is not the node whose rate changes, and nobody loses patience where nothing is lost.
         made = making(plan, known, self.setting, "S1", float("inf"))
-        self.simulation = Simulation(0, Link(LINE.latency, LINE.rate))
+        self.simulation = Simulation(0, SimulatedLink(LINE.latency, LINE.rate))
         for node, member in made.items():
             self.simulation.add(node, partial(ProtocolNode, member, self))
         self.simulation.post(CHANGING, Measured(at_rate(new)))
         self.simulation.run()
 
-    def send(self, step: Step, to: str, message: Any) -> None:
+    def send(self, step: MachineStep, to: str, message: Any) -> None:
         """Sends a message and counts it."""
         kind, size = type(message).__name__, message_size(message)
         part = "modification" if kind in MODIFICATION else "migration"

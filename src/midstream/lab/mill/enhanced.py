@@ -16,7 +16,7 @@ from typing import Literal
 from midstream.lab.mill.waiting import Tuple, Waiting
 from midstream.scheduling.buffers import Cursor
 from midstream.scheduling.executor import Executor, Row
-from midstream.scheduling.graph import Node, QueryGraph
+from midstream.scheduling.graph import GraphNode, QueryGraph
 from midstream.scheduling.schedule import Schedule
 
 Demand = Literal["arcs", "punctuation", "none"]
@@ -28,11 +28,11 @@ Progress = Callable[[str], int | None]
 class Arc:
     """From a source (by name) or an operator to an input of the next operator with registers."""
 
-    origin: Node | str
-    target: Node
+    origin: GraphNode | str
+    target: GraphNode
     port: int
     way: tuple[Cursor, ...]
-    first: Node
+    first: GraphNode
 
     @property
     def clear(self) -> bool:
@@ -51,7 +51,7 @@ def arcs_of(graph: QueryGraph) -> list[Arc]:
     ]
 
 
-def _arc(target: Node, port: int, names: dict[int, str]) -> Arc:
+def _arc(target: GraphNode, port: int, names: dict[int, str]) -> Arc:
     way, first, at = [target.inputs[port]], target, port
     before = target.feeders[port]
     while before is not None and not isinstance(before.logic, Waiting):
@@ -59,7 +59,7 @@ def _arc(target: Node, port: int, names: dict[int, str]) -> Arc:
         first, at = before, 0
         way.append(before.inputs[0])
         before = before.feeders[0]
-    origin: Node | str = names[id(first.inputs[at].buffer)] if before is None else before
+    origin: GraphNode | str = names[id(first.inputs[at].buffer)] if before is None else before
     return Arc(origin, target, port, tuple(way), first)
 
 
@@ -79,7 +79,7 @@ class EnhancedExecutor(Executor):
         super().__init__(graph, schedule, trace)
         self.progress = progress
         self.demand = demand
-        self.pending: deque[Node] = deque()
+        self.pending: deque[GraphNode] = deque()
         self.asked = 0
         self._arcs_version = -1
 
@@ -92,11 +92,11 @@ class EnhancedExecutor(Executor):
             self._into = {(id(arc.target), arc.port): arc for arc in self._arcs}
             self._from: dict[int, list[Arc]] = {}
             for arc in self._arcs:
-                if isinstance(arc.origin, Node):
+                if isinstance(arc.origin, GraphNode):
                     self._from.setdefault(id(arc.origin), []).append(arc)
         return self._arcs
 
-    def _execute(self, node: Node) -> int:
+    def _execute(self, node: GraphNode) -> int:
         logic = node.logic
         if not isinstance(logic, Waiting):
             return node.execute()
@@ -108,17 +108,17 @@ class EnhancedExecutor(Executor):
             self._pass_on(node, logic)
         return taken
 
-    def _more(self, node: Node) -> bool:
+    def _more(self, node: GraphNode) -> bool:
         return node.more() or self._can_pass_on(node)
 
-    def _can_pass_on(self, node: Node) -> bool:
+    def _can_pass_on(self, node: GraphNode) -> bool:
         logic = node.logic
         if self.demand != "arcs" or not isinstance(logic, Waiting) or not any(logic.active):
             return False
         least = logic.least(node.inputs)
         return any(arc.clear and least > _raised(arc) for arc in self._arcs_from(node))
 
-    def _pass_on(self, node: Node, logic: Waiting) -> None:
+    def _pass_on(self, node: GraphNode, logic: Waiting) -> None:
         """Gives the least register on along the arcs, once; the flags fall when it is given."""
         if self.demand != "arcs" or not any(logic.active):
             return
@@ -130,7 +130,7 @@ class EnhancedExecutor(Executor):
             # What a register promises beyond the least is still to be passed on, once the others have risen.
             logic.active = [a and value > least for a, value in zip(logic.active, logic.raised, strict=True)]
 
-    def _arcs_from(self, node: Node) -> list[Arc]:
+    def _arcs_from(self, node: GraphNode) -> list[Arc]:
         return self._from.get(id(node), []) if self.arcs else []
 
     def _raise(self, arc: Arc, value: int) -> bool:
@@ -141,10 +141,10 @@ class EnhancedExecutor(Executor):
             self.pending.append(arc.target)
         return True
 
-    def _yields(self, row: Row, node: Node) -> bool:
+    def _yields(self, row: Row, node: GraphNode) -> bool:
         return super()._yields(row, node) or self._raised_behind(node) is not None
 
-    def _forward(self, row: Row, node: Node) -> Node:
+    def _forward(self, row: Row, node: GraphNode) -> GraphNode:
         if super()._yields(row, node):
             return super()._forward(row, node)
         target = self._raised_behind(node)
@@ -152,19 +152,19 @@ class EnhancedExecutor(Executor):
         self.pending.remove(target)
         return target
 
-    def _raised_behind(self, node: Node) -> Node | None:
+    def _raised_behind(self, node: GraphNode) -> GraphNode | None:
         """An operator whose register this node has raised and that has not run since."""
         if not self.pending:
             return None
         return next((arc.target for arc in self._arcs_from(node) if arc.target in self.pending), None)
 
-    def _left(self, start: Node, node: Node) -> Node | None:
+    def _left(self, start: GraphNode, node: GraphNode) -> GraphNode | None:
         return self._demanded()
 
-    def _entry(self) -> Node | None:
+    def _entry(self) -> GraphNode | None:
         return super()._entry() or self._demanded()
 
-    def _demanded(self) -> Node | None:
+    def _demanded(self) -> GraphNode | None:
         """What can go on because a register rises: one raised before, or one that a source raises now."""
         if self.pending:
             return self.pending.popleft()
@@ -178,12 +178,12 @@ class EnhancedExecutor(Executor):
                 return found
         return None
 
-    def _asked_for(self, node: Node, needed: int) -> Node | None:
+    def _asked_for(self, node: GraphNode, needed: int) -> GraphNode | None:
         """Follows the starving input of an operator back to where its promise can rise to what is needed."""
         logic = node.logic
         assert isinstance(logic, Waiting) and self.arcs
         arc = self._into[id(node), logic.starving(node.inputs)]
-        if isinstance(arc.origin, Node):
+        if isinstance(arc.origin, GraphNode):
             return arc.origin if self._more(arc.origin) else self._asked_for(arc.origin, needed)
         value = self.progress(arc.origin)
         if value is None or value < needed or not arc.clear or value <= _raised(arc):

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Call, Column, Expression, Literal, Named, conjunction, conjuncts
-from midstream.algebra.physical import Source
+from midstream.algebra.physical import SourceNode
 from midstream.algebra.windows import Range
 from midstream.errors import InternalError, MigrationError
 from midstream.migration.execution import SingleBox, named
@@ -34,7 +34,7 @@ from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
 
 OLD, AT = "#old", "#at"
-JOINED = (p.Source, p.Filter, p.Compute, p.HashJoin)
+JOINED = (p.SourceNode, p.Filter, p.Compute, p.HashJoin)
 
 
 class ParallelTrackPaper:
@@ -75,7 +75,7 @@ class PaperTracks:
         self.old = old.beside(Box(timed(old.box.plan, window), new.functions), self._from_old)
         self.new = old.beside(Box(timed(new.plan, window), new.functions), self._from_new)
         self.held = SortedState("results held back", (), self.schema, None)
-        self.sources: tuple[Source, ...] = common_sources(self.before, self.after)
+        self.sources: tuple[SourceNode, ...] = common_sources(self.before, self.after)
 
     def begin(self) -> None:
         """Gives every tuple of the old box its marks and timestamps."""
@@ -203,7 +203,7 @@ def with_old_part(batch: Elements) -> Mask:
 def timed(node: p.PhysicalNode, window: int) -> p.PhysicalNode:
     """A join plan over tuples with marks and timestamps; what is stored is kept for a window after its latest part."""
     match node:
-        case p.Source():
+        case p.SourceNode():
             return replace(node, schema=_with_extras(node.schema, [node.stream.alias]))
         case p.Filter():
             inner = timed(node.input, window)
@@ -253,6 +253,6 @@ def any_old(state: SortedState, frontier: int) -> bool:
 
 def global_window(plan: p.PhysicalNode) -> int | None:
     """The size of the one window that all sources have."""
-    windows = {node.window for node in p.walk_physical(plan) if isinstance(node, p.Source)}
+    windows = {node.window for node in p.walk_physical(plan) if isinstance(node, p.SourceNode)}
     only = windows.pop() if len(windows) == 1 else None
     return only.size if isinstance(only, Range) else None

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.cluster.simulated.cluster import FileSource
+from midstream.cluster.simulated.cluster import SimulatedSource
 from midstream.cluster.sinks import Delivery, Folder
 from midstream.connectors.files.listing import is_unfinished
 from midstream.lab.simulation.workload import SCHEMA
@@ -36,7 +36,7 @@ class Sources:
 
     def __init__(self, at_once: int | None) -> None:
         self.at_once = at_once
-        self.files: dict[str, FileSource] = {}
+        self.files: dict[str, SimulatedSource] = {}
 
     def declare(self, session: CheckpointSession, name: str, lateness: int) -> None:
         """Opens a stream."""
@@ -60,8 +60,8 @@ class Sources:
     def remove(self) -> None:
         """Removes all of it."""
 
-    def _source(self, name: str) -> FileSource:
-        return self.files.setdefault(name, FileSource(SCHEMA, self.at_once))
+    def _source(self, name: str) -> SimulatedSource:
+        return self.files.setdefault(name, SimulatedSource(SCHEMA, self.at_once))
 
 
 class SourceFolders(Sources):

@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 
 from midstream.checkpoint.process import this_process
-from midstream.cluster.simulated import Link, Simulation
+from midstream.cluster.simulated import SimulatedLink, Simulation
 from midstream.cluster.simulated.processes import Actor, Host, SimulatedProcess
 from midstream.cluster.simulated.storage import SCHEME, VolatileDisk, at_random, insert
 from midstream.cluster.simulated.tasks import TaskKilled, Worker
@@ -92,7 +92,7 @@ class World:
         self.random = Random(seed)
         self.troubles = troubles if troubles is not None else Troubles.drawn(self.random)
         jitter = self.random.choice([0.0, 1.0, 20.0])
-        link = Link(
+        link = SimulatedLink(
             latency=0.1,
             bandwidth=self.random.choice([50.0, 5000.0]),
             jitter=jitter,
@@ -260,7 +260,7 @@ class World:
         """Nothing goes wrong from now on; those that were stopped go on."""
         self.note("calm")
         self.calm = True
-        self.simulation.default_link = Link(latency=0.1)
+        self.simulation.default_link = SimulatedLink(latency=0.1)
         for actor in self.actors:
             if actor.stopped_until is not None:
                 self.go_on(actor)

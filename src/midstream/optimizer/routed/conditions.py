@@ -14,7 +14,7 @@ from midstream.errors import QueryError
 
 
 @dataclass(frozen=True)
-class Conditions:
+class RoutedConditions:
     """Streams in the order of the query, and for each condition the set of streams it reads."""
 
     streams: tuple[str, ...]

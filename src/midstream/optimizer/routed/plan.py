@@ -14,7 +14,7 @@ from functools import cached_property
 
 from midstream.algebra.placements import ARROWS, Placement
 from midstream.errors import QueryError
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 
 _PLAIN = re.compile(r"(?:(?!->|<-)[^\s(),:;/\"])+")
 
@@ -98,7 +98,7 @@ def head_plan(head: str, order: Sequence[str], placements: Sequence[Placement | 
     return HeadPlan(head, tuple(OneWay(target, Placement(placement)) for target, placement in pairs))
 
 
-def checked(plan: JoinPlan, conditions: Conditions) -> JoinPlan:
+def checked(plan: JoinPlan, conditions: RoutedConditions) -> JoinPlan:
     """The plan, if it joins the query's streams and probes none without a condition on it."""
     if set(plan.streams) != set(conditions.streams):
         different = sorted(set(conditions.streams) ^ set(plan.streams))
@@ -109,7 +109,7 @@ def checked(plan: JoinPlan, conditions: Conditions) -> JoinPlan:
     return plan
 
 
-def check_probe(met: Sequence[str], target: str, conditions: Conditions) -> None:
+def check_probe(met: Sequence[str], target: str, conditions: RoutedConditions) -> None:
     """Refuses to probe a stream that no condition links to those met so far while another one could be probed."""
     allowed = conditions.next(met, [s for s in conditions.streams if s not in met])
     if target not in allowed:

@@ -10,22 +10,22 @@ from collections.abc import Sequence
 
 from midstream.algebra.placements import Placement
 from midstream.algebra.plan import Project, Relation, Select, Stream, Window
-from midstream.algebra.windows import Rows, Session
+from midstream.algebra.windows import Rows, SessionGap
 from midstream.errors import QueryError
 from midstream.optimizer.join_graph import JoinGraph, Routed, bits, leaf_name
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
-from midstream.optimizer.routed.text import Ways
+from midstream.optimizer.routed.text import WaysText
 from midstream.optimizer.sites.homes import site_of
 
 
-def conditions_of(graph: JoinGraph) -> Conditions:
+def conditions_of(graph: JoinGraph) -> RoutedConditions:
     """The streams of a join graph by name, and which of them each condition reads."""
     names = [leaf_name(relation) for relation in graph.inputs]
     sets = [frozenset(names[i] for i in bits(mask)) for mask in graph.masks]
     homes = [(name, site_of(relation)) for name, relation in zip(names, graph.inputs, strict=True)]
     sites = {name: site for name, site in homes if site is not None}
-    return Conditions(tuple(names), frozenset(read for read in sets if len(read) > 1), sites)
+    return RoutedConditions(tuple(names), frozenset(read for read in sets if len(read) > 1), sites)
 
 
 def may_route(graph: JoinGraph) -> bool:
@@ -38,11 +38,11 @@ def _kept_below(relation: Relation) -> bool:
         relation = relation.input
     match relation:
         case Window(Stream(), spec, bounds):
-            return isinstance(spec, Rows | Session) or bounds is not None
+            return isinstance(spec, Rows | SessionGap) or bounds is not None
     return True
 
 
-def routed_shape(ways: Ways, graph: JoinGraph) -> Routed:
+def routed_shape(ways: WaysText, graph: JoinGraph) -> Routed:
     """The shape that a text means; refused at the place where it cannot be one."""
     plan = ways.plan(conditions_of(graph))
     for relation in graph.inputs:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from midstream.algebra.placements import ARROWS
 from midstream.errors import QueryError
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay, check_probe, name_text
 
 _TOKENS = re.compile(r'\s*(->|<-|,|"(?:[^"]|"")*"|(?:(?!->|<-)[^\s,"])+)')
@@ -27,7 +27,7 @@ def is_routed(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class WaysText:
     """A routed plan's text, not yet held against a query: part of a longer text, from `start` to `end`."""
 
     text: str
@@ -44,7 +44,7 @@ class Ways:
         """The streams that have a way."""
         return tuple(tokens[0].name for tokens in _clauses(self._padded) if tokens)
 
-    def plan(self, conditions: Conditions) -> JoinPlan:
+    def plan(self, conditions: RoutedConditions) -> JoinPlan:
         """The plan that it is for a query's streams and conditions."""
         try:
             return parse_plan(self._padded, conditions)
@@ -64,7 +64,7 @@ class Ways:
         return error
 
 
-def parse_plan(text: str, conditions: Conditions) -> JoinPlan:
+def parse_plan(text: str, conditions: RoutedConditions) -> JoinPlan:
     """Reads a plan's text and holds it against the query's streams and conditions.
 
     >>> chain = Conditions(("A", "B", "C"), frozenset({frozenset("AB"), frozenset("BC")}))
@@ -114,7 +114,7 @@ def _clauses(text: str) -> list[list[_Token]]:
     return clauses
 
 
-def _way(text: str, tokens: list[_Token], conditions: Conditions) -> tuple[HeadPlan, int]:
+def _way(text: str, tokens: list[_Token], conditions: RoutedConditions) -> tuple[HeadPlan, int]:
     if not tokens:
         raise QueryError("the plan has an empty way", hint=_HINT, text=text, position=len(text.rstrip()))
     for i, token in enumerate(tokens):
@@ -141,7 +141,7 @@ def _way(text: str, tokens: list[_Token], conditions: Conditions) -> tuple[HeadP
     return way, names[0].position
 
 
-def _at_its_site(text: str, token: _Token, conditions: Conditions) -> str | None:
+def _at_its_site(text: str, token: _Token, conditions: RoutedConditions) -> str | None:
     """The stream that a plan names with the site at which it lives; None for any other name."""
     stream, at, site = token.name.rpartition("@")
     if not at or stream not in conditions.numbers:
@@ -160,7 +160,7 @@ def _at_its_site(text: str, token: _Token, conditions: Conditions) -> str | None
     )
 
 
-def _check_way(text: str, way: HeadPlan, names: list[_Token], conditions: Conditions) -> None:
+def _check_way(text: str, way: HeadPlan, names: list[_Token], conditions: RoutedConditions) -> None:
     met: list[str] = []
     for token in names:
         if token.name in met:

@@ -15,7 +15,7 @@ from midstream.algebra.plan import (
     Select,
     Stream,
     UnaryRelation,
-    Unnest,
+    Unnested,
     Window,
 )
 from midstream.algebra.windows import Hop, Range, Unbounded
@@ -58,7 +58,7 @@ def push_selection_down(plan: Relation) -> Relation:
                 k.name for k in over.keys if isinstance(k, Column)
             }  # What such conditions leave is whole partitions.
             return _below(over, predicate, keys) or plan
-        case Select(Unnest(inner) as unnest, predicate):
+        case Select(Unnested(inner) as unnest, predicate):
             return _below(unnest, predicate, set(inner.schema.names)) or plan
         case Select(Join(kind="inner") as join, predicate):
             return _below_inner_joins(join, predicate) or plan

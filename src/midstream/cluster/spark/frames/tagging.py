@@ -30,7 +30,7 @@ from midstream.job.task.exchange import (
     PORT,
     SLOT,
     TO,
-    Delivery,
+    Addressing,
     Layout,
     bits_of,
     default_routing,
@@ -132,7 +132,7 @@ def column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def slot_of(routing: Sequence[int], slots: int, deliveries: Mapping[int, Delivery]) -> Column:
+def slot_of(routing: Sequence[int], slots: int, deliveries: Mapping[int, Addressing]) -> Column:
     """The slot of a row, from its partition group; if that is spread, from a second hash."""
     if list(routing) == default_routing(slots, len(routing)):
         spread = f"shiftright(`{GROUP}` * {slots}, {bits_of(len(routing))})"
@@ -143,14 +143,14 @@ def slot_of(routing: Sequence[int], slots: int, deliveries: Mapping[int, Deliver
     return F.expr(f"CAST(CASE WHEN `{GROUP}` < 0 THEN -1 - `{GROUP}` {shared} ELSE {spread} END AS INT)")
 
 
-def _owners(port: int, delivery: Delivery) -> Iterator[str]:
+def _owners(port: int, delivery: Addressing) -> Iterator[str]:
     for group, slots in delivery.spread.items():
         which = f"pmod(xxhash64({', '.join(map(_normal, delivery.by))}), {len(slots)})"
         owner = f"get(array({', '.join(map(str, slots))}), CAST({which} AS INT))"
         yield f"WHEN `{PORT}` = {port} AND `{GROUP}` = {group} THEN {owner}"
 
 
-def slots_of_copies(deliveries: Mapping[int, Delivery], groups: int, owner: Column) -> Column:
+def slots_of_copies(deliveries: Mapping[int, Addressing], groups: int, owner: Column) -> Column:
     """All slots that a row goes to: the owner's, and those that get copies of its group, of some streams only."""
     ports: dict[str, list[str]] = {}
     for port, delivery in deliveries.items():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from midstream.algebra.placements import Placement
 from midstream.lab.papers.node_operator_sets.network import Network
 from midstream.lab.papers.node_operator_sets.statistics import Flow, Statistics, StreamStatistics, after, starting
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 SOURCE, DESTINATION = Placement.SOURCE, Placement.DESTINATION
@@ -55,7 +55,7 @@ class Costs:
         source, destination = self.ship_window(flow, target, own) + local, self.ship_flow(flow, target) + local
         return (source, SOURCE) if source <= destination else (destination, DESTINATION)
 
-    def rank(self, flow: Flow, target: str, own: StreamStatistics, conditions: Conditions) -> Rank:
+    def rank(self, flow: Flow, target: str, own: StreamStatistics, conditions: RoutedConditions) -> Rank:
         """How a candidate compares with others after the same partial results."""
         linked = conditions.linked((flow.head, *flow.met), target)
         return not linked, self.choice(flow, target, own)[0], conditions.numbers[target]
@@ -111,7 +111,7 @@ def joint_cost(plan: JoinPlan, statistics: Statistics, costs: Costs) -> float:
     return total + sum(statistics[stream].rate * costs.update for stream, _ in sorted(kept))
 
 
-def violation(plan: JoinPlan, statistics: Statistics, costs: Costs, conditions: Conditions) -> str | None:
+def violation(plan: JoinPlan, statistics: Statistics, costs: Costs, conditions: RoutedConditions) -> str | None:
     """Where a plan breaks the invariant of equation 4 or has the dearer placement; None if it holds everywhere."""
     for way in plan:
         for position, (flow, join) in enumerate(flows(way, statistics, costs)):

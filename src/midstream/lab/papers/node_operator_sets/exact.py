@@ -20,7 +20,7 @@ from midstream.errors import QueryError
 from midstream.lab.papers.node_operator_sets.cost import DESTINATION, SOURCE, Costs, joint_cost
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
 from midstream.lab.papers.node_operator_sets.statistics import Flow, Statistics, after, starting
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 MOST = 6
@@ -64,7 +64,7 @@ class _Layer:
 class _Paths:
     """The ways of all heads as paths, and their shared items."""
 
-    def __init__(self, conditions: Conditions, statistics: Statistics, costs: Costs) -> None:
+    def __init__(self, conditions: RoutedConditions, statistics: Statistics, costs: Costs) -> None:
         self.conditions, self.statistics, self.costs = conditions, statistics, costs
         self.items: dict[Item, int] = {}
         self.states: dict[tuple[int, frozenset[str], str], int] = {}
@@ -272,7 +272,7 @@ def _projected(split: Numbers, costs: Numbers) -> Numbers:
     return found
 
 
-def exact_plan(conditions: Conditions, statistics: Statistics, costs: Costs) -> JoinPlan:
+def exact_plan(conditions: RoutedConditions, statistics: Statistics, costs: Costs) -> JoinPlan:
     """The plan of least joint cost."""
     if len(conditions.streams) > MOST:
         raise QueryError(

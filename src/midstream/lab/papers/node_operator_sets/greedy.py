@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from midstream.lab.papers.node_operator_sets.cost import Costs
 from midstream.lab.papers.node_operator_sets.statistics import Statistics, starting
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 
-def greedy_plan(conditions: Conditions, statistics: Statistics, costs: Costs) -> JoinPlan:
+def greedy_plan(conditions: RoutedConditions, statistics: Statistics, costs: Costs) -> JoinPlan:
     """A greedy way for every stream."""
     return JoinPlan(tuple(greedy_way(head, conditions, statistics, costs) for head in conditions.streams))
 
 
-def greedy_way(head: str, conditions: Conditions, statistics: Statistics, costs: Costs) -> HeadPlan:
+def greedy_way(head: str, conditions: RoutedConditions, statistics: Statistics, costs: Costs) -> HeadPlan:
     """The greedy way of one head stream."""
     flow, joins = starting(head, statistics[head], costs.network), list[OneWay]()
     waiting = [stream for stream in conditions.streams if stream != head]

@@ -14,7 +14,7 @@ from midstream.lab.papers.node_operator_sets.cost import DESTINATION, SOURCE, Co
 from midstream.lab.papers.node_operator_sets.exact import MOST, exact_plan
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
 from midstream.lab.papers.node_operator_sets.statistics import Flow, Statistics, starting
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 Pairs = set[tuple[str, str]]
@@ -23,14 +23,14 @@ Pairs = set[tuple[str, str]]
 BETTER = 1 - 1e-9
 
 
-def best_plan(conditions: Conditions, statistics: Statistics, costs: Costs) -> JoinPlan:
+def best_plan(conditions: RoutedConditions, statistics: Statistics, costs: Costs) -> JoinPlan:
     """The plan of least joint cost for few streams, a good one for many."""
     if len(conditions.streams) <= MOST:
         return exact_plan(conditions, statistics, costs)
     return improved_plan(conditions, statistics, costs)
 
 
-def improved_plan(conditions: Conditions, statistics: Statistics, costs: Costs) -> JoinPlan:
+def improved_plan(conditions: RoutedConditions, statistics: Statistics, costs: Costs) -> JoinPlan:
     """The greedy plan or a gathering plan, improved head by head."""
     starts = [greedy_plan(conditions, statistics, costs)]
     starts += [gathering_plan(hub, conditions) for hub in conditions.streams]
@@ -39,7 +39,7 @@ def improved_plan(conditions: Conditions, statistics: Statistics, costs: Costs) 
     return min(improved, key=lambda plan: joint_cost(plan, statistics, costs))
 
 
-def gathering_plan(hub: str, conditions: Conditions) -> JoinPlan:
+def gathering_plan(hub: str, conditions: RoutedConditions) -> JoinPlan:
     """Rows travel to one stream's home as soon as conditions allow, and all later windows are kept there."""
     ways = []
     for head in conditions.streams:
@@ -55,7 +55,7 @@ def gathering_plan(hub: str, conditions: Conditions) -> JoinPlan:
     return JoinPlan(tuple(ways))
 
 
-def _descended(plan: JoinPlan, conditions: Conditions, statistics: Statistics, costs: Costs) -> JoinPlan:
+def _descended(plan: JoinPlan, conditions: RoutedConditions, statistics: Statistics, costs: Costs) -> JoinPlan:
     cost, fell = joint_cost(plan, statistics, costs), True
     while fell:
         fell = False
@@ -85,7 +85,7 @@ def _shared(ways: Iterable[HeadPlan], statistics: Statistics, costs: Costs) -> t
 
 
 def _marginal_way(
-    head: str, others: list[HeadPlan], conditions: Conditions, statistics: Statistics, costs: Costs
+    head: str, others: list[HeadPlan], conditions: RoutedConditions, statistics: Statistics, costs: Costs
 ) -> HeadPlan:
     """Greedy generation in which what the other heads ship and keep costs nothing."""
     shipped, kept = _shared(others, statistics, costs)

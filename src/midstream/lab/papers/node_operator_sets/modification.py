@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from midstream.lab.papers.node_operator_sets.cost import Costs
 from midstream.lab.papers.node_operator_sets.node_sets import NodeSets
-from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.routed.plan import JoinPlan
 
 
@@ -18,7 +18,7 @@ from midstream.optimizer.routed.plan import JoinPlan
 class Setting:
     """What all nodes know: the query's join graph, prices and the network."""
 
-    conditions: Conditions
+    conditions: RoutedConditions
     costs: Costs
 
 

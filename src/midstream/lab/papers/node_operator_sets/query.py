@@ -55,9 +55,9 @@ class RoutedQuery:
         """What is joined of a stream: its window after all that it can check and compute alone."""
         return self.default.joined[self.conditions.numbers[stream]]
 
-    def source(self, stream: str) -> p.Source:
+    def source(self, stream: str) -> p.SourceNode:
         """The stream itself under an input."""
-        found = [node for node in p.walk_physical(self.input(stream)) if isinstance(node, p.Source)]
+        found = [node for node in p.walk_physical(self.input(stream)) if isinstance(node, p.SourceNode)]
         return found[0]
 
     def step(self, head: str, met: tuple[str, ...], target: str) -> p.ProbeStep:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.cluster.simulated.machines import Disk, Step
+from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.lab.papers.node_operator_sets import member as members
 from midstream.lab.papers.node_operator_sets.calls import (
     Granted,
@@ -128,7 +128,7 @@ class Posting:
         for lane, stored in disk.get("channels", {}).items():
             self.channels[lane].restore(stored)
 
-    def safely(self, step: Step, to: str, content: Any) -> None:
+    def safely(self, step: MachineStep, to: str, content: Any) -> None:
         """Sends by channel."""
         size, lane = self.setup.size(content), CONTROL
         self.setup.meter.messages[type(content).__name__] += 1
@@ -141,18 +141,18 @@ class Posting:
             lane = ROWS
         step.send(to, self.channels[lane].envelope(to, content), size, lane=lane)
 
-    def bare(self, step: Step, to: str, content: Any) -> None:
+    def bare(self, step: MachineStep, to: str, content: Any) -> None:
         """Sends once."""
         self.setup.meter.messages[type(content).__name__] += 1
         step.send(to, content, CONTROL_BYTES, lane=CONTROL)
 
-    def again(self, step: Step) -> None:
+    def again(self, step: MachineStep) -> None:
         """Repeats what may have been lost."""
         for lane, channel in self.channels.items():
             for to, envelope in channel.again():
                 step.send(to, envelope, self.setup.size(envelope.content), lane=lane)
 
-    def received(self, step: Step, sender: str, message: Any) -> list[Any]:
+    def received(self, step: MachineStep, sender: str, message: Any) -> list[Any]:
         """What a message brings: by channel, when its turn has come; an answer brings nothing."""
         match message:
             case Envelope(lane=lane):
@@ -164,7 +164,7 @@ class Posting:
                 return []
         return [message]
 
-    def write(self, step: Step) -> None:
+    def write(self, step: MachineStep) -> None:
         """Writes the channels down."""
         step.write("channels", {lane: channel.stored() for lane, channel in self.channels.items()})
 
@@ -188,24 +188,24 @@ class RoutedNode:
             self.site.restore(disk["site"])
             self.frontiers, self.started = dict(disk["frontiers"]), disk["started"]
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """Wakes up regularly from now on."""
         step.set_timer("tick", self.setup.tick)
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """Time passes for the protocols; what may have been lost is sent again."""
         step.set_timer("tick", self.setup.tick)
         self.posting.again(step)
         self._control(step, Tick(step.now))
         self._write(step)
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes a message from a channel, a bare one, or one from outside."""
         for content in self.posting.received(step, sender, message):
             self._take(step, content)
         self._write(step)
 
-    def _take(self, step: Step, message: Any) -> None:
+    def _take(self, step: MachineStep, message: Any) -> None:
         match message:
             case Arrive(batch, rows, frontier):
                 self.frontiers[batch] = frontier
@@ -225,7 +225,7 @@ class RoutedNode:
                 self._control(step, message)
         self._filled(step)
 
-    def _control(self, step: Step, event: MemberEvent) -> None:
+    def _control(self, step: MachineStep, event: MemberEvent) -> None:
         before = self.member.track
         if isinstance(event, Started) and event.to != self.member.node:
             self._post(step, (event,))
@@ -245,7 +245,7 @@ class RoutedNode:
         keepers = {epoch: share.keepers for epoch, share in track.shares.items()}
         return Plans(track.sets, keepers, self.member.retired, track.epoch)
 
-    def _filled(self, step: Step) -> None:
+    def _filled(self, step: MachineStep) -> None:
         """Asks for missing windows while a migration is prepared, and says when all are full."""
         move = self.member.track.move
         if move is None or move.phase != PREPARING:
@@ -254,14 +254,14 @@ class RoutedNode:
         if self.site.full:
             self._control(step, Full(move.change))
 
-    def _post(self, step: Step, messages: tuple[MemberMessage, ...]) -> None:
+    def _post(self, step: MachineStep, messages: tuple[MemberMessage, ...]) -> None:
         for message in messages:
             if isinstance(message, SAFE):
                 self.posting.safely(step, message.to, message)
             else:
                 self.posting.bare(step, message.to, message)
 
-    def _send(self, step: Step, parcels: list[Parcel]) -> None:
+    def _send(self, step: MachineStep, parcels: list[Parcel]) -> None:
         for parcel in parcels:
             self.posting.safely(step, parcel.to, parcel)
         costs, work = self.setup.costs, self.site.work
@@ -272,7 +272,7 @@ class RoutedNode:
             step.work(spent)
         work.clear()
 
-    def _write(self, step: Step) -> None:
+    def _write(self, step: MachineStep) -> None:
         if not self.setup.durable:
             return
         track = self.member.track
@@ -298,23 +298,23 @@ class ResultsNode:
         self.reported: tuple[int, int] = disk.get("told", (-1, 0))
         self.found: tuple[tuple[float, Elements], ...] = disk.get("found", ())
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """Wakes up regularly from now on."""
         step.set_timer("tick", self.setup.tick)
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """Repeats what may have been lost."""
         step.set_timer("tick", self.setup.tick)
         self.posting.again(step)
         self._write(step)
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes results."""
         for content in self.posting.received(step, sender, message):
             self._take(step, content)
         self._write(step)
 
-    def _take(self, step: Step, result: Result) -> None:
+    def _take(self, step: MachineStep, result: Result) -> None:
         if result.rows is not None:
             self.found = (*self.found, (step.now, result.rows))
         epochs = self.epochs[result.head] = {**self.epochs[result.head], result.batch: result.epoch}
@@ -333,11 +333,11 @@ class ResultsNode:
             self._tell(step, Drained(oldest))
         self.reported = batch, epoch
 
-    def _tell(self, step: Step, content: Finished | Drained) -> None:
+    def _tell(self, step: MachineStep, content: Finished | Drained) -> None:
         for node in self.setup.costs.network.nodes:
             self.posting.safely(step, node, content)
 
-    def _write(self, step: Step) -> None:
+    def _write(self, step: MachineStep) -> None:
         step.write("epochs", {head: dict(epochs) for head, epochs in self.epochs.items()})
         step.write("through", dict(self.through))
         step.write("told", self.reported)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from midstream.algebra import physical as p
 from midstream.cluster.simulated.kernel import Simulation
-from midstream.cluster.simulated.links import Link
+from midstream.cluster.simulated.links import SimulatedLink
 from midstream.job.task.ingest import source_elements, ticks_of
 from midstream.job.task.results import result_table
 from midstream.lab.papers.node_operator_sets.calls import MemberEvent
@@ -37,7 +37,7 @@ def local_rows(query: RoutedQuery, stream: str, rows: pa.Table, time: str) -> El
     batch = pa.RecordBatch.from_arrays([rows.column(n).combine_chunks() for n in rows.schema.names], schema=rows.schema)
     elements = source_elements(source, batch, ticks_of(rows.column(time), stream)[0])
     for node in reversed(list(p.walk_physical(query.input(stream)))):
-        if not isinstance(node, p.Source):
+        if not isinstance(node, p.SourceNode):
             found = build(node, query.functions).process(0, elements)
             elements = empty_elements(node.schema) if found is None else found
     return elements
@@ -53,7 +53,7 @@ class RoutedRun:
     costs: Costs
     mode: str = "centralized"
     seed: int = 0
-    link: Link = field(default_factory=Link)
+    link: SimulatedLink = field(default_factory=SimulatedLink)
     patience: float | None = None
     tick: float = 10.0
     nested_loops: bool = False

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from midstream.cluster.simulated.machines import Step
+from midstream.cluster.simulated.machines import MachineStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Queues:
         """What is to be written down."""
         return Ends(dict(self.next), dict(self.kept), dict(self.expected), dict(self.early))
 
-    def put(self, step: Step, to: str, payload: Any, size: float = 0.0) -> None:
+    def put(self, step: MachineStep, to: str, payload: Any, size: float = 0.0) -> None:
         """Sends a payload after all others to this machine."""
         number = self.next.get(to, 0)
         self.next[to] = number + 1
@@ -61,7 +61,7 @@ class Queues:
             self.kept[to] = (*self.kept.get(to, ()), packet)
         step.send(to, packet, size)
 
-    def take(self, step: Step, sender: str, packet: Packet) -> list[Any]:
+    def take(self, step: MachineStep, sender: str, packet: Packet) -> list[Any]:
         """The payloads that can be processed now, in order."""
         if self.sure:
             return [packet.payload]
@@ -85,7 +85,7 @@ class Queues:
         """Whether something has not been acknowledged."""
         return any(self.kept.values())
 
-    def again(self, step: Step) -> None:
+    def again(self, step: MachineStep) -> None:
         """Sends everything that has not been acknowledged once more."""
         for to, packets in self.kept.items():
             for packet in packets:

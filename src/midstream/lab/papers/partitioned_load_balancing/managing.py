@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.cluster.simulated.machines import Disk, Step
+from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.lab.papers.partitioned_load_balancing.protocols import manager
 from midstream.lab.papers.partitioned_load_balancing.protocols.manager import ManagerState, MoveRequest
 from midstream.lab.papers.partitioned_load_balancing.protocols.messages import Message, Send
@@ -20,15 +20,15 @@ class Managing:
         written = disk.get("manager")
         self.state = start if written is None else ManagerState.from_json(written)
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """Asks again for whatever is unanswered."""
         self._end(step, manager.resend(self.state))
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """Asks again for whatever is unanswered."""
         self._end(step, manager.resend(self.state))
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes a request or an answer."""
         if isinstance(message, MoveRequest):
             self.state, sends = manager.begin(self.state, message)
@@ -37,7 +37,7 @@ class Managing:
             self.state, sends = manager.receive(self.state, sender, message)
             self._end(step, sends)
 
-    def _end(self, step: Step, sends: tuple[Send, ...]) -> None:
+    def _end(self, step: MachineStep, sends: tuple[Send, ...]) -> None:
         for send in sends:
             step.send(send.to, send.message, urgent=True)
         step.write("manager", self.state.to_json())

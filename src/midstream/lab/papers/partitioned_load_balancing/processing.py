@@ -14,7 +14,7 @@ import numpy as np
 
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.time import BEGINNING
-from midstream.cluster.simulated.machines import Disk, Step
+from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.distribution.fragments import Key
 from midstream.lab.papers.partitioned_load_balancing.delivery import Packet, Queues, Received
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, Shipped, filled, group_of_rows
@@ -95,17 +95,17 @@ class Processing:
         self.main = SingleBox(box_of(main), self.results.append, self.meter.schedule)
         self.queues = Queues(setup.sure, ends)
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """Sends again what was not answered."""
         self.queues.again(step)
         self._set_timer(step)
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """Sends again what was not answered."""
         self.queues.again(step)
         self._set_timer(step)
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes a packet of a queue, a message of a protocol, or another plan."""
         match message:
             case Received():
@@ -119,7 +119,7 @@ class Processing:
                 self._change_plan(plan)
         self._end(step)
 
-    def _take(self, step: Step, sender: str, payload: Batch | Flag) -> None:
+    def _take(self, step: MachineStep, sender: str, payload: Batch | Flag) -> None:
         if isinstance(payload, Flag):
             if isinstance(payload, StartOfDuplicates) and not self._started(payload.move):
                 self._set_apart(payload)
@@ -170,7 +170,7 @@ class Processing:
     def _executions(self) -> list[SingleBox]:
         return [self.main, *(track.execution for track in self.apart.values())]
 
-    def _go_on(self, step: Step, result: tuple[ProcessorState, tuple[processor.Action, ...]]) -> None:
+    def _go_on(self, step: MachineStep, result: tuple[ProcessorState, tuple[processor.Action, ...]]) -> None:
         self.state, actions = result
         for action in actions:
             match action:
@@ -188,7 +188,7 @@ class Processing:
         if self.apart.pop(move, None) is None:
             GroupStates(self.main.box, self.setup.groups).drop(groups)
 
-    def _install(self, step: Step) -> None:
+    def _install(self, step: MachineStep) -> None:
         """Puts states in place that were taken where this machine stands now."""
         for pending in self.pending:
             if self.main.box.frontier >= pending.shipped.frontier:
@@ -233,7 +233,7 @@ class Processing:
     def _passed(self) -> int:
         return min([self.main.passed, *(track.passed for track in self.apart.values())])
 
-    def _end(self, step: Step) -> None:
+    def _end(self, step: MachineStep) -> None:
         self._install(step)
         self._merge()
         self._go_on(step, processor.observe(self.state, self._facts()))
@@ -269,6 +269,6 @@ class Processing:
         track.waiting.extend(waiting)
         return track
 
-    def _set_timer(self, step: Step) -> None:
+    def _set_timer(self, step: MachineStep) -> None:
         if self.queues.pending:
             step.set_timer("again", AGAIN)

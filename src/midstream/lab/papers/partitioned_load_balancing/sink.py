@@ -7,7 +7,7 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.cluster.local.live_query import Release
-from midstream.cluster.simulated.machines import Disk, Step
+from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.lab.papers.partitioned_load_balancing.delivery import Ends, Packet, Queues
 from midstream.operators.elements import Elements
 
@@ -32,13 +32,13 @@ class Sink:
         """Before which everything has been released."""
         return min(self.passed.values())
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """Nothing to do: others send again."""
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """Has no timers."""
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes results; counts those that break their processor's promise."""
         if isinstance(message, Packet):
             for results in self.queues.take(step, sender, message):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from midstream.algebra.time import BEGINNING
-from midstream.cluster.simulated.machines import Disk, Step
+from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.distribution.fragments import Key
 from midstream.lab.papers.partitioned_load_balancing.delivery import Packet, Queues, Received
 from midstream.lab.papers.partitioned_load_balancing.group_states import group_of_rows
@@ -74,12 +74,12 @@ class Splitting:
         self.queues = Queues(sure, ends)
         self.sure = sure
 
-    def start(self, step: Step) -> None:
+    def start(self, step: MachineStep) -> None:
         """Goes on where it was."""
         self._set_timers(step)
         self.queues.again(step)
 
-    def wake(self, step: Step, timer: str) -> None:
+    def wake(self, step: MachineStep, timer: str) -> None:
         """Reads the next tick, or sends again what was not answered."""
         if timer == "again":
             self.queues.again(step)
@@ -92,7 +92,7 @@ class Splitting:
         """Whether the next tick has come: a timer may have been set anew while it waited for its step."""
         return self.position < len(self.streams.ticks) and self.streams.ticks[self.position].at <= now
 
-    def receive(self, step: Step, sender: str, message: Any) -> None:
+    def receive(self, step: MachineStep, sender: str, message: Any) -> None:
         """Takes a message of the manager."""
         if isinstance(message, Received):
             self.queues.acknowledged(sender, message)
@@ -104,7 +104,7 @@ class Splitting:
             self.queues.take(step, sender, message)
         self._end(step)
 
-    def _do(self, step: Step, action: split.Action) -> None:
+    def _do(self, step: MachineStep, action: split.Action) -> None:
         match action:
             case PutFlag(processor=processor, flag=flag):
                 self.queues.put(step, processor, flag)
@@ -113,7 +113,7 @@ class Splitting:
             case Answer(message=message):
                 step.send(self.manager, message, urgent=True)
 
-    def _release(self, step: Step, groups: Sequence[int], processor: str) -> None:
+    def _release(self, step: MachineStep, groups: Sequence[int], processor: str) -> None:
         wanted = np.isin(np.arange(self.streams.groups), list(groups))
         rows, kept = [], []
         for part in self.held:
@@ -129,7 +129,7 @@ class Splitting:
                 batch = Batch(own, self._promise())
                 self.queues.put(step, to, batch, batch.size)
 
-    def _read(self, step: Step, tick: Tick) -> None:
+    def _read(self, step: MachineStep, tick: Tick) -> None:
         outgoing: dict[str, list[Rows]] = {name: [] for name in self.processors}
         for alias, elements in tick.rows.items():
             if len(elements):
@@ -165,14 +165,14 @@ class Splitting:
             if entry.second is not None:
                 outgoing[entry.second].append(Rows(alias, part))
 
-    def _end(self, step: Step) -> None:
+    def _end(self, step: MachineStep) -> None:
         self._set_timers(step)
         if not self.sure:
             ends = self.queues.ends()
             saved = (self.state, self.position, self.frontier, self.latest_end, self.held, ends)
             step.write("split", saved)
 
-    def _set_timers(self, step: Step) -> None:
+    def _set_timers(self, step: MachineStep) -> None:
         if self.position < len(self.streams.ticks):
             step.set_timer("tick", max(0.0, self.streams.ticks[self.position].at - step.now))
         if self.queues.pending:
