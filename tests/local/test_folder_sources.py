@@ -78,7 +78,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, monkeypatc
         table = plain(self, path)
         if left:
             left.pop()
-            path.write_text(path.read_text() + "2,b\n")
+            Path(path).write_text(Path(path).read_text() + "2,b\n")
         return table
 
     monkeypatch.setattr(FileContents, "of_path", growing)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import feather
 from tests.connectors.awkward_texts import GROUPS, require_expected
 
 import midstream as ms
@@ -26,8 +28,18 @@ def test_awkward_texts_mean_the_same_where_the_driver_reads_them(spark, group, t
         require_expected(session, tmp_path, group)
 
 
-def opened(session: CheckpointSession, folder: Path) -> CheckpointSession:
-    session.open_stream("A", "csv", path=str(folder), schema="ts BIGINT, v BIGINT", max_ahead="any", lateness=1000)
+@pytest.mark.parametrize("small", [0, "1 MB"])
+def test_files_of_arrow_are_read_as_in_a_process(spark, tmp_path, small):
+    (tmp_path / "in").mkdir()
+    feather.write_feather(pa.table({"ts": [1, 2], "v": [7, 8]}), str(tmp_path / "in" / "1.arrow"))
+    session = CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"), small_batches=small)
+    with opened(session, tmp_path / "in", "arrow"):
+        session.process_available(finish=True)
+        assert sorted(row["v"] for row in session.results("q").collect()) == [7, 8]
+
+
+def opened(session: CheckpointSession, folder: Path, format: str = "csv") -> CheckpointSession:
+    session.open_stream("A", format, path=str(folder), schema="ts BIGINT, v BIGINT", max_ahead="any", lateness=1000)
     session.query("q", "SELECT v FROM A [RANGE 5]")
     return session
 

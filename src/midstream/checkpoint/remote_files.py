@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 from midstream.checkpoint import fetched, maps
 from midstream.checkpoint.claims import is_file
 from midstream.checkpoint.failures import MissingFile, storage_errors
+from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Data, Files, Paths, pieces_of, write_halting
 from midstream.errors import JobError
 
@@ -97,6 +98,30 @@ class RemoteFiles(Files):
             infos = filesystem.get_file_info(selector)
         root = self._place("")[1].rstrip("/")
         return sorted(info.path[len(root) :].lstrip("/") for info in infos if info.type == pafs.FileType.File)
+
+    def entries(self) -> Iterator[SourceFile]:
+        """All files, with their sizes and times; a bucket must be there, a folder without files may be."""
+        filesystem, place = self._place("")
+        bucket = place.split("/")[0] or "/"
+        with storage_errors("list", self.uri):
+            if filesystem.get_file_info(bucket).type == pafs.FileType.NotFound:
+                raise JobError(f"cannot list {self.uri}: there is no {bucket}")
+            infos = filesystem.get_file_info(pafs.FileSelector(place, allow_not_found=True, recursive=True))
+        for info in infos:
+            if info.type == pafs.FileType.File:
+                yield SourceFile(info.path[len(place) :].lstrip("/"), info.size, info.mtime_ns)
+
+    def entry(self, path: str) -> SourceFile | None:
+        """A file as it is now, if it is there."""
+        filesystem, place = self._place(path)
+        with storage_errors("look for", self.full(path)):
+            info = filesystem.get_file_info(place)
+        return SourceFile(path, info.size, info.mtime_ns) if info.type == pafs.FileType.File else None
+
+    def opened(self, path: str) -> pa.NativeFile:
+        """A file that can be read from any place on."""
+        filesystem, place = self._place(path)
+        return filesystem.open_input_file(place)
 
     def delete(self, path: str) -> None:
         filesystem, place = self._place(path)

@@ -36,7 +36,7 @@ _NO_ROWS = {
 }
 """How reasons begin of letters that are no rows for a stream, and why these stay."""
 
-SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "jsonl"}
+SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "jsonl", "arrow": "arrow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +180,11 @@ def _source(entry: StreamSection) -> FileSource:
     if entry.columns:
         raise InputError(
             f"rows of stream {entry.name} cannot be replayed: its columns are computed from those of its files",
+            hint="midstream dead --json prints the rows",
+        )
+    if entry.format not in SUFFIXES:
+        raise InputError(
+            f"rows of stream {entry.name} cannot be replayed: no files of {entry.format} are written here",
             hint="midstream dead --json prints the rows",
         )
     return FileSource.opened(

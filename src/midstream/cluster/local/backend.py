@@ -30,6 +30,7 @@ from midstream.cluster.local.readings import FolderSource, PartsByStream, Readin
 from midstream.cluster.local.turn import Turn
 from midstream.connectors.connected import Connected
 from midstream.connectors.files.bad_rows import BAD, FIELD
+from midstream.connectors.files.objects import ObjectSource
 from midstream.connectors.files.source import FileSource
 from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings, table_of
@@ -93,9 +94,10 @@ class LocalBackend:
             connected = Connected.opened(source)
             declared = settings.declaration(source.name, _stamped(connected.columns, settings))
             return LocalInput(declared, connected, True)
-        folder = FileSource.opened(source)
+        remote = source.path is not None and "://" in source.path and not source.path.startswith("file:/")
+        folder = ObjectSource.below(source) if remote else FileSource.opened(source)
         declaration = settings.declaration(source.name, _stamped(folder.produced, settings))
-        return LocalInput(declaration, folder, folder.contents.is_text)
+        return LocalInput(declaration, folder, folder.contents.is_own)
 
     def ticks(self, name: str) -> LocalInput:
         """A clock that has a row in every batch; while no rows come, it has batches of its own."""

@@ -22,7 +22,7 @@ from midstream.checkpoint.spark_log import LoggedFile, SparkLog
 from midstream.cluster.spark.frames.sources import text_contents
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.files.contents import FileContents
-from midstream.connectors.files.options import TEXT
+from midstream.connectors.files.options import OWN
 from midstream.inputs import NamedSource
 from midstream.inputs.folder_paths import is_local, local_folder
 from midstream.job.circumstances import Incoming
@@ -52,7 +52,7 @@ class PlainFolder:
         if source is None or source.path is None or not is_local(source.path):
             return None
         folder = local_folder(source.path)
-        if source.format.lower() in TEXT:
+        if source.format.lower() in OWN:
             text, by_spark = text_contents(source)
             return None if by_spark else PlainFolder(port, folder, text)
         plain = source.format == "parquet" and not source.columns and {k.lower() for k in source.options} <= OPTIONS

@@ -7,7 +7,7 @@ have, because they were read elsewhere or from a folder that has moved since, ar
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -21,34 +21,13 @@ from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.connected import Connected
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.listing import require_columns_of_files, require_folder
+from midstream.connectors.files.objects import ObjectFolder
 from midstream.connectors.files.options import FILE_FORMATS
 from midstream.connectors.files.source import FileSource, KnownFiles, ReadFolder
 from midstream.errors import InputError, JobError
 from midstream.inputs import NamedSource
 from midstream.inputs.ddl import schema_of_ddl
 from midstream.inputs.folder_paths import is_local, local_folder
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteFolder:
-    """A folder that only Spark can list: its files are known by their addresses."""
-
-    name: str
-    place: str
-
-    def known(self, folder: str, read: Sequence[SourceFile]) -> Sequence[SourceFile]:
-        """The files, if the folder is the same: whether others are the same files cannot be told."""
-        if folder != self.place and read:
-            raise JobError(
-                f"stream {self.name} has another folder than before, {self.place}, and it cannot be told which of its "
-                "files were read",
-                detail=f"{len(read):,} files were read from {folder}",
-                hint="give the stream another name, or the job a new checkpoint, to read the folder from its beginning",
-            )
-        return read
-
-    def check_unchanged(self, read: Collection[SourceFile]) -> None:
-        """Objects are replaced, not changed; Spark does not read one twice."""
 
 
 @dataclass(slots=True)
@@ -114,7 +93,7 @@ class SourceFiles:
 def _folder(name: str, source: NamedSource) -> ReadFolder:
     path = source.path or ""
     if not is_local(path):
-        return RemoteFolder(name, path.rstrip("/"))
+        return ObjectFolder(name, path.rstrip("/"))
     try:
         schema = schema_of_ddl(source.schema or "", f"the schema of stream {name}")
     except InputError:  # it may have types that Spark alone knows; then it knows its columns, too

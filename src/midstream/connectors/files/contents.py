@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from midstream.connectors.files.bad_rows import FIELD, BadRow, at_line, shown, with_bad_rows
-from midstream.connectors.files.columns import declared_names
+from midstream.connectors.files.columns import as_declared, declared_names
 from midstream.connectors.files.computed import Computed
 from midstream.connectors.files.csv_text import read_csv
 from midstream.connectors.files.json_text import read_json
-from midstream.connectors.files.options import TEXT, CsvOptions
+from midstream.connectors.files.options import OWN, TEXT, CsvOptions
+from midstream.connectors.files.records import read_arrow, read_avro
 from midstream.connectors.files.text_values import TextRows
 from midstream.errors import InputError
 
@@ -40,11 +41,13 @@ class FileContents:
     schema: pa.Schema
     options: Mapping[str, str] = field(default_factory=dict)
     computed: Computed | None = None
+    open: Callable[[str], pa.NativeFile] = pa.OSFile
+    """Opens a file by its path, or by its address elsewhere."""
 
     @property
-    def is_text(self) -> bool:
+    def is_own(self) -> bool:
         """Whether rows may be bad; then there is a column more, for what is known of those that are."""
-        return self.format in TEXT
+        return self.format in OWN
 
     @property
     def columns(self) -> pa.Schema:
@@ -54,36 +57,36 @@ class FileContents:
     @property
     def travelling(self) -> pa.Schema:
         """The columns of what is read."""
-        return self.columns.append(FIELD) if self.is_text else self.columns
+        return self.columns.append(FIELD) if self.is_own else self.columns
 
     def of_path(self, path: Path | str) -> pa.Table:
-        """The rows of a file of this machine."""
-        with _named(str(path), self.format, self.stream):
-            if not self.is_text:
-                return self._parquet(path)
-            return self._text(str(path), Path(path).read_bytes())
+        """The rows of a file."""
+        path = str(path)
+        with _named(path, self.format, self.stream), self.open(path) as file:
+            return self._own(path, file.read()) if self.is_own else self._parquet(file)
 
-    def some_of(self, path: Path, column: str) -> pa.ChunkedArray | None:
+    def some_of(self, path: Path | str, column: str) -> pa.ChunkedArray | None:
         """Values of a column of a file, without reading all of it; None if that does not tell them.
 
-        Of Parquet these are all values, of text those of the first and the last rows.
+        Of text these are those of the first and the last rows, of other files all.
         """
-        with _named(str(path), self.format, self.stream):
-            if self.is_text:
-                return self._text(str(path), _ends_of(path)).column(column).drop_null()
+        path = str(path)
+        with _named(path, self.format, self.stream), self.open(path) as file:
+            if self.is_own:
+                whole = self.format not in TEXT or Path(path).suffix.lower() in _CODECS
+                content = file.read() if whole else _ends_of(file)
+                return self._own(path, content).column(column).drop_null()
             if self.computed is not None:
                 return None
-            return _read_parquet(path, pa.schema([self.schema.field(column)])).column(0).drop_null()
+            return _read_parquet(file, pa.schema([self.schema.field(column)])).column(0).drop_null()
 
     def of_bytes(self, path: str, content: bytes) -> pa.Table:
-        """The rows of a file of text that somebody else has read."""
+        """The rows of a file that somebody else has read."""
         with _named(path, self.format, self.stream):
-            return self._text(path, content)
+            return self._own(path, content)
 
-    def _text(self, path: str, content: bytes) -> pa.Table:
+    def _own(self, path: str, content: bytes) -> pa.Table:
         text = _uncompressed(path, content)
-        if _NO_TEXT.match(text[:4096]):
-            raise ValueError("it is no text")
         read = self._read(text)
         bad = [BadRow(at_line(path, record.line), shown(record.text), record.reason) for record in read.bad]
         if self.computed is None:
@@ -97,12 +100,16 @@ class FileContents:
         return with_bad_rows(rows, bad)
 
     def _read(self, text: bytes, one_by_one: bool = False) -> TextRows:
+        if self.format not in TEXT:
+            return read_avro(text, self.schema) if self.format == "avro" else read_arrow(text, self.schema)
+        if _NO_TEXT.match(text[:4096]):
+            raise ValueError("it is no text")
         if self.format == "json":
             return read_json(text, self.schema, one_by_one)
         return read_csv(text, self.schema, CsvOptions.of(self.stream, self.options), one_by_one)
 
-    def _parquet(self, path: Path | str) -> pa.Table:
-        read = _read_parquet(Path(path), self.schema)
+    def _parquet(self, file: pa.NativeFile) -> pa.Table:
+        read = _read_parquet(file, self.schema)
         if self.computed is None:
             return read
         rows, failed = self.computed.rows(read)
@@ -125,16 +132,14 @@ def _named(path: str, format: str, stream: str) -> Iterator[None]:
         ) from error
 
 
-def _ends_of(path: Path) -> bytes:
-    """The first and the last lines of a file of text; the whole of one that is compressed."""
-    with open(path, "rb") as file:
-        if path.suffix.lower() in _CODECS:
-            return file.read()
-        first = file.read(_END)
-        if len(first) < _END:
-            return first
-        file.seek(max(_END, path.stat().st_size - _END))
-        return first[: first.rfind(b"\n") + 1] + file.read().partition(b"\n")[2]
+def _ends_of(file: pa.NativeFile) -> bytes:
+    """The first and the last lines of a file of text."""
+    first: bytes = file.read(_END)
+    if len(first) < _END:
+        return first
+    file.seek(max(_END, file.size() - _END))
+    last: bytes = file.read()
+    return first[: first.rfind(b"\n") + 1] + last.partition(b"\n")[2]
 
 
 def _uncompressed(path: str, content: bytes) -> bytes:
@@ -146,22 +151,13 @@ def _uncompressed(path: str, content: bytes) -> bytes:
         return bytes(stream.read())
 
 
-def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
-    with pyarrow.parquet.ParquetFile(path) as file:
+def _read_parquet(opened: pa.NativeFile, schema: pa.Schema) -> pa.Table:
+    with pyarrow.parquet.ParquetFile(opened) as file:
         declared = declared_names(file.schema_arrow.names, schema.names)
         names = list(declared)
         if not any("." in name for name in names):
             # A dataset of one file takes several times as long to set up.
             table = file.read(names, use_threads=file.metadata.num_rows > _FEW_ROWS)
         else:
-            table = pyarrow.parquet.read_table(path, columns=names)
-    table = table.rename_columns([declared[name] for name in table.column_names])
-    return pa.table([_parquet_column(table, f) for f in schema], schema=schema)
-
-
-def _parquet_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    """A column of a table in its declared type; one that a file lacks is null, as Spark has it."""
-    if field.name not in table.schema.names:
-        return pa.nulls(table.num_rows, field.type)
-    found = table.column(field.name)
-    return found if found.type == field.type else found.cast(field.type)
+            table = pyarrow.parquet.read_table(opened, columns=names)
+    return as_declared(table, schema)

@@ -15,15 +15,18 @@ from midstream.errors import InputError
 USUAL = 16 * 2**20
 """How many bytes of a stream's files a batch takes for each slot, unless its options say otherwise."""
 
-FORMATS = ("parquet", "csv", "json")
 TEXT = ("csv", "json")
-FILE_FORMATS = (*FORMATS, "orc", "text", "avro", "xml", "binaryfile")
+OWN = (*TEXT, "avro", "arrow")
+"""Formats that are read here on every cluster: Spark lists the files and does not read them."""
+
+FORMATS = ("parquet", *OWN)
+FILE_FORMATS = (*FORMATS, "orc", "text", "xml", "binaryfile")
 """Formats of files that Spark reads as streams."""
 
 CHOOSING = ("maxFilesPerTrigger", "maxBytesPerTrigger", "pathGlobFilter")
 """Options that say which files are read, and how many at a time."""
 
-WRITTEN = {"parquet": (), "csv": ("header", "sep", "delimiter", "nullValue"), "json": ()}
+WRITTEN: Mapping[str, tuple[str, ...]] = {"csv": ("header", "sep", "delimiter", "nullValue")}
 """Options that say how the files of a format are written."""
 
 CHOOSING_ON_SPARK = (
@@ -64,7 +67,7 @@ class CsvOptions:
 
 def require_options(name: str, format: str, options: Mapping[str, str], on_spark: bool = False) -> None:
     """Refuses options that a folder of files of a format does not have."""
-    if on_spark and format not in TEXT:
+    if on_spark and format not in OWN:
         return
     known = (*CHOOSING, *WRITTEN.get(format, ()), *(CHOOSING_ON_SPARK if on_spark else ()))
     unknown = sorted(set(map(str.lower, options)) - set(map(str.lower, known)))

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -56,7 +57,7 @@ class FileSource:
         if path is None or source.schema is None:
             raise InputError(f"stream {name} needs a path and a schema to be read from a folder")
         if "://" in path and not path.startswith("file:/"):
-            raise InputError(f"stream {name} lies in {path}, which only Spark can read")
+            raise InputError(f"stream {name} lies in {path}, which is no folder of this machine")
         folder = local_folder(path)
         require_folder(name, folder)
         require_options(name, format, source.options)
@@ -135,7 +136,7 @@ class FileSource:
     def times(self, file: SourceFile, column: str) -> pa.ChunkedArray | None:
         """Times of a file that waits, without reading all of it; None if they cannot be told."""
         try:
-            return self.contents.some_of(self.folder / file.path, column)
+            return self.contents.some_of(self._whole(file.path), column)
         except InputError:
             return None  # what is wrong with it is said when it is its turn
 
@@ -143,18 +144,22 @@ class FileSource:
         """The rows of a file, and the file as it was all the while."""
         for _ in range(ATTEMPTS):
             before = self._seen(path)
-            table = self.contents.of_path(self.folder / path)
+            table = self.contents.of_path(self._whole(path))
             if before is not None and self._seen(path) == before:
                 return table, before
         raise InputError(
-            f"the file {self.folder / path} of stream {self.name} changes while it is read",
+            f"the file {self._whole(path)} of stream {self.name} changes while it is read",
             hint="write files under names that begin with a dot or an underscore, and rename them when they are whole",
         )
+
+    def _whole(self, path: str) -> str:
+        """Where a file is."""
+        return os.path.join(self.folder, path)
 
     def _seen(self, path: str) -> SourceFile | None:
         """A file as it is now, if it is there."""
         try:
-            status = os.stat(os.path.join(self.folder, path))
+            status = os.stat(self._whole(path))
         except FileNotFoundError:
             return None
         return SourceFile(path, status.st_size, status.st_mtime_ns)
@@ -165,6 +170,9 @@ def contents_of(source: NamedSource) -> FileContents:
     name = source.name
     raw = schema_of_ddl(source.schema or "", f"the schema of stream {name}")
     nested = [f.name for f in raw if pa.types.is_nested(f.type)]
+    if source.format == "avro" and find_spec("fastavro") is None:
+        hint = "pip install 'midstream[avro]'"
+        raise InputError(f"the Avro files of stream {name} cannot be read: fastavro is not installed", hint=hint)
     if source.format == "csv" and nested:
         raise InputError(
             f"the CSV files of stream {name} cannot hold {', '.join(nested)}, which is nested",

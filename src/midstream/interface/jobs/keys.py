@@ -61,7 +61,7 @@ JOB_KEYS: Mapping[str, Key] = {
 
 STREAM_KEYS: Mapping[str, Key] = {
     "format": Key(
-        TEXT, "The format of a folder, parquet, csv or json, or any streaming source of Spark's; or `source` is given."
+        TEXT, "The format of a folder: parquet, csv, json, avro, arrow, or any source of Spark's; or `source` is given."
     ),
     "source": Key((str, dict), "What the stream is read from instead of a folder: a table of kind and options."),
     "path": Key(TEXT, "The folder of files, relative to the job file."),

@@ -25,7 +25,7 @@ from midstream.connectors.connected import Connected
 from midstream.connectors.files.bad_rows import BAD
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.listing import PATTERN, require_folder
-from midstream.connectors.files.options import FILE_FORMATS, FORMATS, TEXT, WRITTEN, Portion, require_options
+from midstream.connectors.files.options import FILE_FORMATS, FORMATS, OWN, WRITTEN, Portion, require_options
 from midstream.connectors.files.source import contents_of
 from midstream.connectors.source import Positions
 from midstream.errors import InputError, JobError, MidstreamError
@@ -53,7 +53,7 @@ def open_source(source: NamedSource, spark: SparkSession, read: Sequence[str] = 
     format = source.format.lower()
     if format in FORMATS:
         _require(source, format)
-    if format in TEXT:
+    if format in OWN:
         return _text(source, spark, read)
     reader = _reader(source, source.format, spark)
     if source.schema is not None:
@@ -96,7 +96,7 @@ def _options(source: NamedSource, format: str, slots: int) -> Iterator[tuple[str
 def _require(source: NamedSource, format: str) -> None:
     """Refuses folders that Spark would read otherwise than this process."""
     require_options(source.name, format, source.options, on_spark=True)
-    if source.path is None or (source.schema is None and format in TEXT):
+    if source.path is None or (source.schema is None and format in OWN):
         raise InputError(f"stream {source.name} needs a path and a schema to be read from a folder")
     if PATTERN & set(source.path):
         raise InputError(
