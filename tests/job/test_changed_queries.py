@@ -363,3 +363,40 @@ def test_a_job_file_with_other_texts_says_first_what_they_start_with(tmp_path):
     assert "query high begins: all results are complete" in shown.stderr
     assert "A [RANGE 20] is derived from query totals, 60 rows" in shown.stderr
     assert ms.open(str(tmp_path / "c")).queries["all"].cql.endswith("[RANGE 20]")
+
+
+WITH_LOW = "SELECT k, COUNT(*) AS n, MIN(v) AS low FROM A [RANGE 30] GROUP BY k"
+SAME = "SELECT k, COUNT(*) AS n, MAX(v) AS m FROM A [RANGE 30] WHERE v >= 0 GROUP BY k"
+DIFFERENT = "SELECT k, COUNT(*) AS n FROM A [RANGE 30] WHERE v < 60 GROUP BY k"
+
+
+@pytest.mark.parametrize(("new", "restart"), [(SAME, False), (SAME, True), (DIFFERENT, False)])
+def test_a_text_that_is_verified_takes_the_place_only_if_it_gives_the_same(new, restart, tmp_path):
+    session = declared(tmp_path, WITH_LOW)
+    pushed(session, 0, 40)
+    carry_out(session, ReplaceQuery("q", new, verify=25, columns="k, n"))
+    pushed(session, 40, 50)
+    assert session.queries["q"].cql == WITH_LOW and set(session.queries) == {"q"}
+    with pytest.raises(ms.MidstreamError):
+        carry_out(session, ReplaceQuery("q", COUNTS.replace("30", "20")))
+    if restart:
+        session.stop()
+        session = declared(tmp_path, WITH_LOW)
+    pushed(session, 50, 80)
+    rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(80)])}
+    if new == DIFFERENT:
+        assert session.queries["q"].cql == WITH_LOW
+        assert session.queries["q"].history[-1].record["verified"]["instant"] == 60
+    else:
+        assert session.queries["q"].cql == new
+    start = 0 if new == DIFFERENT else session.queries["q"].history[-1].record["complete_from"]
+    if restart:
+        session.stop()
+        session = declared(tmp_path, WITH_LOW)
+        assert session.queries["q"].cql == new
+    session.finish()
+    got = session.results("q")
+    session.stop()
+    assert not any("~" in name for name in ms.open(str(tmp_path)).queries)
+    expected = ms.reference(WITH_LOW if new == DIFFERENT else new, rows)
+    assert start < 75 and ms.snapshot_equal(clipped(got, start), clipped(expected, start))

@@ -259,16 +259,17 @@ class ReplaceQuery(Command):
     """Put another text in the place of a query of a running job; it starts with what follows from kept windows."""
 
     name, title = "replace", "Replace a query"
-    examples = ("hot @hot.sql --dry-run", "hot @hot.sql --incomplete withhold")
+    examples = ("hot @hot.sql --dry-run", "hot @hot.sql --incomplete withhold", "hot @hot.sql --verify '1 hour'")
     query: str = _asked(NAME, "The query's name.")
     cql: str = _asked(CQL, "Its new text; @FILE reads it from a file, - from standard input.")
     plan: str | None = _asked(TEXT, "The plan that it starts with, such as '((A B) C)'.", None)
     incomplete: str = _asked(
-        TEXT,
-        "What becomes of results that lack rows from before: emit or withhold.",
-        "emit",
-        lambda: ("emit", "withhold"),
+        TEXT, "What becomes of results that lack rows: emit or withhold.", "emit", lambda: ("emit", "withhold")
     )
+    verify: str | int | None = _asked(
+        DURATION, "First run beside the old text, and compare both for so much stream time: '1 hour'.", None
+    )
+    columns: str | None = _asked(TEXT, "The columns that are compared, such as 'k, n'; all that both have.", None)
 
 
 @dataclass(frozen=True, slots=True)

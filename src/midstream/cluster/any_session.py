@@ -234,10 +234,12 @@ class Session:
         """The session's queries by name."""
         raise NotImplementedError
 
-    def replace(
-        self, name: str, cql: str, *, plan: str | None = None, incomplete: Incomplete = "emit", dry_run: bool = False
-    ) -> dict[str, Any]:
-        """Puts another text in a query's place: says what each window starts with, and from when on all is complete."""
+    def replace(self, name: str, cql: str, *, dry_run: bool = False, **options: Any) -> dict[str, Any]:
+        """Puts another text in a query's place: says what each window starts with, and from when on all is complete.
+
+        Options are `plan`, `incomplete` ("emit" or "withhold") and `verify`: a duration for which both run side by side
+        and are compared, on `columns` or all that both have; the new one takes the place if nothing differs.
+        """
         self._needs_checkpoint("state that a changed query could start with")
 
     def try_(self, texts: Texts, *, plans: Texts | None = None, slots: int | None = None, last: Duration = 50) -> Trial:

@@ -13,7 +13,7 @@ from midstream.adaptation.policy import policy_of
 from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Catalog, functions_by_name
 from midstream.algebra.time import ticks
-from midstream.checkpoint.commands import Adapt, ReplaceQuery
+from midstream.checkpoint.commands import Adapt, ReplaceQuery, command_of
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
@@ -27,7 +27,7 @@ from midstream.cluster.backend import Backend
 from midstream.cluster.backends import first_slots, opened_backend
 from midstream.cluster.enrolment import Enrolment
 from midstream.cluster.listener import Listener
-from midstream.cluster.options import Incomplete, QueryOptions, SessionOptions
+from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
 from midstream.cluster.run import Run
@@ -182,14 +182,16 @@ class CheckpointSession(Session):
         self._left_out.discard(name)
         return Query(self._enrolment, name)
 
-    def replace(
-        self, name: str, cql: str, *, plan: str | None = None, incomplete: Incomplete = "emit", dry_run: bool = False
-    ) -> dict[str, Any]:
-        command = ReplaceQuery(name, cql, plan, incomplete)
+    def replace(self, name: str, cql: str, *, dry_run: bool = False, **options: Any) -> dict[str, Any]:
+        command = command_of(ReplaceQuery, {"query": name, "cql": cql, **options})
+        assert isinstance(command, ReplaceQuery)
         with self._job.gate:
             told = forecast(self._job, command, self.catalog)
-            for text in () if dry_run else self._enrolment.changed(command):
-                self._add(replace(self._declared[text.name], text=text, replace=True))
+            if not dry_run and command.verify is not None:
+                self._enrolment.begin_shadow(command)
+            elif not dry_run:
+                for text in self._enrolment.changed(command):
+                    self._add(replace(self._declared[text.name], text=text, replace=True))
         return told
 
     def try_(self, texts: Texts, *, plans: Texts | None = None, slots: int | None = None, last: Duration = 50) -> Trial:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +10,22 @@ from typing import Any
 
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
+from midstream.algebra.time import INFINITY, ticks
 from midstream.checkpoint.commands import ReplaceQuery
-from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.names import copy_name, is_rehearsal
 from midstream.cluster.run import Run
-from midstream.errors import MigrationError, QueryError
+from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.batch import TICKS
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.commands.forecast import changes_by
 from midstream.job.commands.rewording import Rewording, Text
-from midstream.job.events import QueryAdded
+from midstream.job.events import QueryAdded, ShadowBegun
 from midstream.job.job import Job
+from midstream.job.migrations.verifying import Verification
 from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.language import parse
+from midstream.migration.verified import Stretch
 from midstream.optimizer.plans import Plan, plan_query
 
 log = logging.getLogger(__name__)
@@ -98,6 +102,22 @@ class Enrolment:
     def changed(self, command: ReplaceQuery) -> list[Text]:
         """The texts that change with a query's, all of which can."""
         return [change.text for change in changes_by(self.job, command, self.catalog)]
+
+    def begin_shadow(self, command: ReplaceQuery) -> None:
+        """Runs another text beside a query, to compare both before it takes the query's place."""
+        change, *readers = changes_by(self.job, command, self.catalog)
+        if readers or not change.verdict.ever_complete:
+            why = "other queries read it" if readers else change.verdict.complete
+            raise JobError(f"another text of query {command.query} cannot be verified: {why}", hint="leave verify out")
+        new, old, name = change.new, self.query(command.query), copy_name(command.query)
+        both = [column for column in old.plan.query.schema.names if column in new.plan.query.schema.names]
+        columns = tuple(part.strip() for part in command.columns.split(",")) if command.columns else tuple(both)
+        if not columns or not set(columns) <= set(both):
+            raise QueryError("the texts have not both all columns to compare", detail=f"both have {', '.join(both)}")
+        stretch = Stretch(ticks(command.verify or 0, new.plan.query.domain))
+        told = ("replace", "another text", "whole", INFINITY, INFINITY)
+        verification = Verification(new.plan.text, *told, stretch, text=change.text.cql, columns=columns)
+        self.job.apply(ShadowBegun(command.query, dataclasses.replace(new, name=name), verification))
 
     def _prefer(self, text: Text) -> None:
         """Goes over to the plan that a text in other words would have had."""

@@ -65,7 +65,7 @@ class Commanded(Protocol):
     def query(self, name: str, cql: str, **options: Any) -> Query:
         """Adds a query."""
 
-    def replace(self, name: str, cql: str, *, plan: str | None = None, incomplete: Any = "emit") -> dict[str, Any]:
+    def replace(self, name: str, cql: str, *, dry_run: bool = False, **options: Any) -> dict[str, Any]:
         """Puts another text in a query's place."""
 
     def drop(self, name: str) -> None:
@@ -191,7 +191,10 @@ def _put_in_place(session: Commanded, command: ReplaceQuery) -> dict[str, Any]:
     """Replaces a query, with those that read it; all of them are remembered as what they have become."""
     job = session._job
     before, texts, added = dict(job.queries), dict(job.state.texts), dict(job.state.added)
-    told = session.replace(command.query, command.cql, plan=command.plan, incomplete=command.incomplete)
+    options = {name: getattr(command, name) for name in ("plan", "incomplete", "verify", "columns")}
+    told = session.replace(command.query, command.cql, **options)
+    if command.verify is not None:
+        return told
     for name in (command.query, *(reader["query"] for reader in told["readers"])):
         now, plan = job.queries[name].cql, command.plan if name == command.query else None
         if name in added:

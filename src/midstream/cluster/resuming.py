@@ -133,7 +133,8 @@ def _go_on_undeclared(session: ResumedSession) -> None:
     known = session._job.queries.keys() | session._left_out
     for name, entry in undeclared(session._job.manifest, known).items():
         try:
-            relation, share = parse(entry.cql, session.catalog), not is_rehearsal(name)
+            relation = parse(entry.cql, session.catalog)
+            share = not is_rehearsal(name) or session._job.state.verifications.is_shadow(name)
             session._add(DeclaredQuery(Text(name, entry.cql, relation, None, entry.emit_every, share)))
         except MidstreamError as error:
             raise cannot_go_on(name, entry, error) from error

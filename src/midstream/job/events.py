@@ -16,7 +16,7 @@ from midstream.distribution.fragments import Route, Routing
 from midstream.distribution.spread_groups import Name, SpreadGroup
 from midstream.errors import MidstreamError
 from midstream.job.batch import Batch
-from midstream.job.migrations.verifying import Consequence
+from midstream.job.migrations.verifying import Consequence, Verification
 from midstream.job.queries.faults import OnError
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.spreading import SpreadGroups
@@ -62,6 +62,15 @@ class QueryReplaced:
     aside: str
     manifest: Manifest
     old: RunningQuery | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowBegun:
+    """Another text for a query runs beside it, as `shadow`, before it takes its place; `verification` compares them."""
+
+    query: str
+    shadow: RunningQuery
+    verification: Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +254,7 @@ QueryEvent = (
     | QueryAdded
     | QueryWithdrawn
     | QueryReplaced
+    | ShadowBegun
     | QueryDropped
     | QueryLeftOut
     | AddingRecorded

@@ -36,12 +36,18 @@ from midstream.job.events import (
     Rescaled,
     Scheduled,
     SettingsChanged,
+    ShadowBegun,
     SlotsDecided,
     StreamsArrive,
     TextChanged,
     VerifiedMigrationsBegun,
 )
-from midstream.job.migrations.migrating import begin_migration, begin_verified, cancel_migration
+from midstream.job.migrations.migrating import (
+    begin_migration,
+    begin_verified,
+    cancel_migration,
+    let_shadows_take_places,
+)
 from midstream.job.state import JobState
 
 
@@ -58,7 +64,11 @@ def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
         case MigrationCancelled(name):
             cancel_migration(state, name)
         case VerifiedMigrationsBegun(observed):
+            placed = let_shadows_take_places(state)
             begin_verified(state, observed)
+            manifest = state.manifest
+            retired = [RetireSinks(name, manifest) for name in placed if manifest is not None]
+            return state, (*retired, *(Unwatch(name) for name in placed))
         case Rebalanced(routing, trigger, protocol, key_class):
             state.rebalance(routing, trigger, protocol, key_class)
         case MoveCancelled(trigger):
@@ -100,6 +110,10 @@ def _of_query(state: JobState, event: QueryEvent) -> tuple[Action, ...]:
         case QueryReplaced(name, aside, manifest, old):
             state.replace_query(name, aside, manifest, old)
             return RetireSinks(name, manifest), Unwatch(name)
+        case ShadowBegun(name, shadow, verification):
+            state.queries[shadow.name] = shadow
+            state.routes.update(shadow.staged.routes)
+            state.verifications.begin(name, verification)
         case QueryLeftOut(manifest):
             state.leave_out(manifest)
         case AddingRecorded(name, settings):

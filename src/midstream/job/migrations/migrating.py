@@ -11,9 +11,11 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.names import copy_name
 from midstream.errors import MigrationError
 from midstream.job.events import MigrationAsked
-from midstream.job.migrations.verifying import Verification, with_copy
+from midstream.job.migrations.copies import with_copy
+from midstream.job.migrations.verifying import Verification
 from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
 from midstream.job.plans.migration_choice import decide, is_within, legal_strategy, require_cancellable
+from midstream.job.queries.replacing import name_of_old, with_name_free
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import keeps_from, move_of, require_both
 from midstream.job.slots.relocation import shipped_rows
@@ -99,7 +101,7 @@ def begin_verified(state: JobState, observed: Mapping[str, Statistics]) -> None:
     """Starts the migrations that were verified and that queries have to go through themselves."""
     for name, known in list(state.verifications.by_query.items()):
         query = state.queries[name]
-        if not known.passed or query.migration is not None or name in state.faults.stopped:
+        if not known.passed or known.text or query.migration is not None or name in state.faults.stopped:
             continue
         target = state.target(query, plan_query(query.plan.query, known.plan, query.emit_every))
         if keeps_from(state.manifest, query, target):
@@ -110,6 +112,30 @@ def begin_verified(state: JobState, observed: Mapping[str, Statistics]) -> None:
         assert begun.migration is not None
         decision = {**begun.migration.decision, "verified": known.found().to_json()}
         state.queries[name] = replace(begun, migration=replace(begun.migration, decision=decision))
+
+
+def let_shadows_take_places(state: JobState) -> list[str]:
+    """Lets texts that ran beside queries, and gave what was expected, take their places; gives the names of these.
+
+    The query that comes takes over all that its shadow runs, in the batch that is the last for the shadow too.
+    """
+    passed = {name: known for name, known in state.verifications.by_query.items() if known.passed and known.text}
+    for name, known in passed.items():
+        manifest, old, shadow = state.manifest, state.queries[name], state.queries[copy_name(name)]
+        assert manifest is not None and known.text is not None
+        declared, added = state.texts.get(name, (old.cql,))[0], state.added.get(name)
+        freed = with_name_free(manifest, name, known.text, shadow.plan.text)
+        *past, record = freed.account(name).history
+        freed = freed.with_account(name, history=[*past, {**record, "verified": known.found().to_json()}])
+        state.replace_query(name, name_of_old(manifest, name), freed, old)
+        state.queries[name] = replace(shadow, name=name, programs={})
+        state.retiring.add(shadow.name)
+        del state.verifications.by_query[name]
+        if added is not None:
+            state.added[name] = {**added, "cql": known.text, "plan": None}
+        else:
+            state.texts[name] = (declared, known.text)
+    return list(passed)
 
 
 def require_untried(state: JobState, name: str, plan: Plan) -> None:

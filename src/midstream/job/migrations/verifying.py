@@ -9,21 +9,23 @@ it differs, its results stay readable, as those of replaced queries do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from midstream.algebra.snapshots_so_far import Comparison
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name, query_of, renamed_lane
-from midstream.checkpoint.records import QueryAccount
+from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.stored_results import stored_results
 from midstream.errors import InputError, MigrationError
 from midstream.job.circumstances import is_finished
+from midstream.job.migrations.copies import adopted, archive_name, archived, without_copy
+from midstream.job.queries.completeness import Record
 from midstream.job.queries.faults import QUARANTINED
-from midstream.job.queries.replacing import REPLACED, mapped
 from midstream.job.queries.running_query import RunningQuery
 from midstream.migration.verified import DIFFERS, FAILED, VERIFYING, Stretch, Verified, can_be_adopted
 
@@ -50,11 +52,16 @@ class Verification:
     """What is left to compare; rebuilt from the stored results where it is not known."""
     slots: tuple[int, ...] | None = None
     """The slots that go over to the plan; None: all."""
+    text: str | None = None
+    """The other text that the copy runs by, if it does."""
+    columns: tuple[str, ...] = ()
+    """The columns that are compared if the texts differ."""
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of it."""
         done = {name: getattr(self, name) for name in _PLAIN}
-        some = {} if self.slots is None else {"slots": list(self.slots)}
+        some: dict[str, Any] = {"slots": list(self.slots)} if self.slots is not None else {}
+        some |= {"text": self.text, "columns": list(self.columns)} if self.text is not None else {}
         return {**done, "ticks": self.stretch.ticks, "until": self.stretch.until, **some}
 
     @staticmethod
@@ -62,7 +69,9 @@ class Verification:
         """What a manifest said."""
         slots = tuple(done["slots"]) if "slots" in done else None
         stretch = Stretch(done["ticks"], done["until"])
-        return Verification(**{name: done[name] for name in _PLAIN}, stretch=stretch, slots=slots)
+        plain = {name: done[name] for name in _PLAIN}
+        columns = tuple(done.get("columns", ()))
+        return Verification(**plain, stretch=stretch, slots=slots, text=done.get("text"), columns=columns)
 
     def found(self, end: int | None = None) -> Verified:
         """What has been found if nothing differs."""
@@ -109,6 +118,10 @@ class Verifications:
         """Goes on with what a manifest says."""
         known = {name: account.verifying for name, account in manifest.accounts.items()}
         self.by_query = {name: Verification.from_json(done) for name, done in known.items() if done is not None}
+
+    def is_shadow(self, copy: str) -> bool:
+        """Whether a copy runs by another text than its query."""
+        return any(copy == copy_name(name) and known.text is not None for name, known in self.by_query.items())
 
     def target_of(self, query: str) -> str | None:
         """The plan that a query is being verified with."""
@@ -183,6 +196,9 @@ def _examined(
 ) -> tuple[Manifest, Consequence]:
     """The manifest with what the results of a query and its copy say by now, and what follows from that."""
     copy, query = copy_name(name), queries[name]
+    if known.since == INFINITY:
+        since = _complete_from(manifest, copy)
+        known = replace(known, since=since, compared_to=since)
     verdict, comparison = _verdict(files, manifest, name, known)
     stretch = Stretch(known.stretch.ticks, known.stretch.until)
     migrated = _migrated(manifest, copy, known)
@@ -193,6 +209,9 @@ def _examined(
         outcome = ENDED
     if outcome is None:
         after = replace(known, compared_to=verdict.found.compared_to, stretch=stretch, comparison=comparison)
+        return manifest, Consequence(after, "goes on")
+    if outcome == "done" and known.text is not None:
+        after = replace(known, compared_to=verdict.found.compared_to, passed=True, comparison=None)
         return manifest, Consequence(after, "goes on")
     if outcome == "done" and not can_be_adopted(query.plan, queries[copy].after_batch.plan):
         after = replace(known, compared_to=verdict.found.compared_to, passed=True, comparison=None)
@@ -208,6 +227,8 @@ def _examined(
 
 def _migrated(manifest: Manifest, copy: str, known: Verification) -> bool:
     """Whether all slots of a copy that are to go over to a plan have done so."""
+    if known.text is not None:
+        return True
     if copy in manifest.migration:
         return False
     # A slot whose migration is under way has its old plan.
@@ -230,21 +251,27 @@ def _verdict(
     comparison = known.comparison
     if comparison is None or comparison.since != known.compared_to:
         comparison = Comparison(known.since)
-        _compare(files, manifest, name, comparison, known.compared_to)
+        _compare(files, manifest, name, comparison, known.compared_to, known)
     comparison = replace(comparison)
     until = min(manifest.released.get(q, BEGINNING) for q in (name, copy))
-    found = _compare(files, manifest, name, comparison, until)
+    found = _compare(files, manifest, name, comparison, until, known)
     if found is not None:
         return VerificationVerdict(DIFFERS, replace(found, since=known.since)), None
     return VerificationVerdict(None, known.found(comparison.since)), comparison
 
 
-def _compare(files: Files, manifest: Manifest, name: str, comparison: Comparison, until: int) -> Verified | None:
+def _compare(
+    files: Files, manifest: Manifest, name: str, comparison: Comparison, until: int, known: Verification
+) -> Verified | None:
     """Compares up to an instant what both have released; gives the difference, if there is one."""
     if until <= comparison.since:
         return None
     since = comparison.since
-    x, y = (_between(files, manifest, q, since, until) for q in (name, copy_name(name)))
+    # A query by another text has no past: what the old one gave before may be valid still.
+    first = BEGINNING if known.text is not None and since == known.since else since
+    x, y = (_between(files, manifest, q, first, until) for q in (name, copy_name(name)))
+    if known.text is not None:
+        x, y = ([table.select(_compared(table, known.columns)) for table in side] for side in (x, y))
     comparison.x, comparison.y = [*comparison.x, *x], [*comparison.y, *y]
     found = comparison.compare(until)
     return None if found else Verified.differing(since, since, found, comparison.differs_at)
@@ -255,6 +282,20 @@ def _between(files: Files, manifest: Manifest, query: str, since: int, until: in
     known = replace(manifest, released={**manifest.released, query: until})
     table = stored_results(files, known, query, since)
     return [table] if table.num_rows else []
+
+
+def _compared(table: pa.Table, columns: Sequence[str]) -> list[str]:
+    times = [name for name in ("ts", "valid_from", "valid_to") if name in table.column_names and name not in columns]
+    return [*columns, *times]
+
+
+def _complete_from(manifest: Manifest, copy: str) -> int:
+    """From which instant on the results of a copy by another text are complete."""
+    if (sharing := manifest.account(copy).sharing) is None:
+        return INFINITY
+    record = Record.from_json(sharing)
+    whole = record.whole_at if record.lacks_rows else record.start
+    return INFINITY if whole is None else max(record.start, whole)
 
 
 def _record(
@@ -281,85 +322,6 @@ def _record(
         "verified": found.to_json(),
         **({} if known.slots is None else {"slots": list(known.slots)}),
     }
-
-
-def with_copy(manifest: Manifest, name: str) -> Manifest:
-    """The manifest in which a copy of a query stands beside it: with its state, and what it has not released.
-
-    Groups that move to two slots move for the copy as for the query: it has the tracks of the query. The manifest may
-    still have an earlier copy, which ended after its batch.
-    """
-    manifest = without_copy(manifest, name)
-    copy, released = copy_name(name), manifest.released.get(name, BEGINNING)
-    waiting = tuple(file for file in manifest.outputs.results.get(name, ()) if file.last_from >= released)
-    its = manifest.account(name)
-    account = QueryAccount(sharing=its.sharing, local_plans=its.local_plans)
-    made = mapped(
-        _doubled_as(manifest, name, copy),
-        lambda by_query: {**by_query, **{renamed_lane(q, copy): by_query[q] for q in _parts_of(by_query, name)}},
-    )
-    listed = {query: lists for query, lists in made.outputs.listed.items() if query != copy}
-    made = made.with_outputs(results={**made.outputs.results, copy: waiting}, listed=listed)
-    return replace(made, accounts={**made.accounts, copy: account})
-
-
-def without_copy(manifest: Manifest, name: str) -> Manifest:
-    """The manifest without a query's copy."""
-    copy = copy_name(name)
-    if (move := manifest.slots.doubled) is not None:
-        queries = {query: how for query, how in move.queries.items() if query != copy}
-        manifest = replace(manifest, slots=replace(manifest.slots, doubled=replace(move, queries=queries)))
-    return mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if query_of(q) != copy})
-
-
-def _doubled_as(manifest: Manifest, name: str, copy: str) -> Manifest:
-    """The manifest in which groups move for a copy of a query in the same way as for the query, if they do."""
-    move = manifest.slots.doubled
-    if move is None or name not in move.queries:
-        return manifest
-    queries = {**move.queries, copy: move.queries[name]}
-    return replace(manifest, slots=replace(manifest.slots, doubled=replace(move, queries=queries)))
-
-
-def _parts_of(by_query: Mapping[str, Any], query: str) -> list[str]:
-    """A query's lanes, as far as something is known of them."""
-    return [name for name in by_query if query_of(name) == query]
-
-
-def adopted(manifest: Manifest, name: str) -> Manifest:
-    """The manifest in which a query goes on with the plan and the state of its copy; its results stay its own."""
-    copy = copy_name(name)
-    entry = replace(manifest.queries[name], plan=manifest.queries[copy].plan)
-    its, stored = manifest.account(copy), manifest.segments
-    others = {part: held for part, held in stored.items() if query_of(part) != name}
-    own = {renamed_lane(part, name): stored[part] for part in _parts_of(stored, copy)}
-    made = replace(
-        manifest,
-        queries={**manifest.queries, name: entry},
-        segments={**others, name: {}, **own},
-    ).with_account(name, sharing=its.sharing, graph=its.graph, local_plans=its.local_plans)
-    return without_copy(made, name)
-
-
-def archive_name(manifest: Manifest, name: str) -> str:
-    """The name under which the results of a plan that differs stay readable."""
-    return f"{name}@{manifest.batch_id}"
-
-
-def archived(manifest: Manifest, name: str) -> Manifest:
-    """The manifest with the results of a query's copy among those of replaced queries."""
-    copy, archive, outputs = copy_name(name), archive_name(manifest, name), manifest.outputs
-    entry = replace(manifest.queries[copy], status=REPLACED)
-    account = QueryAccount(results=manifest.account(copy).results)
-    return replace(
-        manifest,
-        queries={**manifest.queries, archive: entry},
-        accounts={**manifest.accounts, archive: account},
-        released={**manifest.released, archive: manifest.released.get(copy, BEGINNING)},
-    ).with_outputs(
-        results={**outputs.results, archive: outputs.results.get(copy, ())},
-        listed={**outputs.listed, archive: outputs.listed.get(copy, ())},
-    )
 
 
 def _with_record(manifest: Manifest, name: str, record: Mapping[str, Any]) -> Manifest:

@@ -21,6 +21,9 @@ from midstream.operators.hops import boundary_after, last_boundary_reaching
 log = logging.getLogger(__name__)
 
 
+COMPLETE = "all results are complete"
+"""What is said of a query that lacks nothing."""
+
 ALWAYS = -1
 """The beginning of a window that holds all there is to hold."""
 
@@ -65,7 +68,7 @@ def complete(start: int, lacks_rows: bool, whole_at: int | None, domain: TimeDom
     ('all results are complete', None)
     """
     if not lacks_rows or (whole_at is not None and whole_at <= start):
-        return {"complete_from": None if start == BEGINNING else start, "complete": "all results are complete"}
+        return {"complete_from": None if start == BEGINNING else start, "complete": COMPLETE}
     if whole_at is None:
         text = "results lack the rows that came before: a window of the query has no end"
         return {"complete_from": None, "complete": text}

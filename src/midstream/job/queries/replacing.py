@@ -17,7 +17,7 @@ from midstream.algebra.emission import emission_of
 from midstream.algebra.plan import Relation, is_monotone
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.manifest import Manifest, QueryEntry, of_our_own
-from midstream.checkpoint.names import copy_name, query_of, renamed_lane
+from midstream.checkpoint.names import copy_name, is_rehearsal, query_of, renamed_lane
 from midstream.checkpoint.records import QueryAccount
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError, QueryError
@@ -127,6 +127,9 @@ def renamed(lane: str, name: str, new: str) -> str:
 
 def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[str]) -> Manifest:
     """The manifest with the results of replaced queries; those that just retire leave nothing else."""
+    shadows = {name for name in retired if is_rehearsal(name)}
+    if shadows:
+        manifest = mapped(manifest, lambda known: {q: v for q, v in known.items() if query_of(q) not in shadows})
     gone = [name for name in retired if name in manifest.queries]
     known = {} if before is None else before.queries
     kept = [name for name, entry in known.items() if entry.status == REPLACED and name not in manifest.queries]

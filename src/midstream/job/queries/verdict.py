@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from midstream.algebra.time import BEGINNING, plural, size
 from midstream.checkpoint.manifest import Manifest
+from midstream.job.queries.completeness import COMPLETE
 from midstream.job.queries.derived_windows import is_derivable, why_empty
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
@@ -70,6 +71,11 @@ class Verdict:
         told = plan.completeness(name)
         seconds = sum(window.rows for window in windows) * (costs.row + costs.probe + costs.insert) / costs.second
         return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds)
+
+    @property
+    def ever_complete(self) -> bool:
+        """Whether there is an instant from which on nothing is missing."""
+        return self.complete_from is not None or self.complete == COMPLETE
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -1,0 +1,92 @@
+"""A copy of a query in manifests: a second name for its state, and for what it has not released yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import copy_name, query_of, renamed_lane
+from midstream.checkpoint.records import QueryAccount
+from midstream.job.queries.replacing import REPLACED, mapped
+
+
+def with_copy(manifest: Manifest, name: str) -> Manifest:
+    """The manifest in which a copy of a query stands beside it: with its state, and what it has not released.
+
+    Groups that move to two slots move for the copy as for the query: it has the tracks of the query. The manifest may
+    still have an earlier copy, which ended after its batch.
+    """
+    manifest = without_copy(manifest, name)
+    copy, released = copy_name(name), manifest.released.get(name, BEGINNING)
+    waiting = tuple(file for file in manifest.outputs.results.get(name, ()) if file.last_from >= released)
+    its = manifest.account(name)
+    account = QueryAccount(sharing=its.sharing, local_plans=its.local_plans)
+    made = mapped(
+        _doubled_as(manifest, name, copy),
+        lambda by_query: {**by_query, **{renamed_lane(q, copy): by_query[q] for q in _parts_of(by_query, name)}},
+    )
+    listed = {query: lists for query, lists in made.outputs.listed.items() if query != copy}
+    made = made.with_outputs(results={**made.outputs.results, copy: waiting}, listed=listed)
+    return replace(made, accounts={**made.accounts, copy: account})
+
+
+def without_copy(manifest: Manifest, name: str) -> Manifest:
+    """The manifest without a query's copy."""
+    copy = copy_name(name)
+    if (move := manifest.slots.doubled) is not None:
+        queries = {query: how for query, how in move.queries.items() if query != copy}
+        manifest = replace(manifest, slots=replace(manifest.slots, doubled=replace(move, queries=queries)))
+    return mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if query_of(q) != copy})
+
+
+def _doubled_as(manifest: Manifest, name: str, copy: str) -> Manifest:
+    """The manifest in which groups move for a copy of a query in the same way as for the query, if they do."""
+    move = manifest.slots.doubled
+    if move is None or name not in move.queries:
+        return manifest
+    queries = {**move.queries, copy: move.queries[name]}
+    return replace(manifest, slots=replace(manifest.slots, doubled=replace(move, queries=queries)))
+
+
+def _parts_of(by_query: Mapping[str, Any], query: str) -> list[str]:
+    """A query's lanes, as far as something is known of them."""
+    return [name for name in by_query if query_of(name) == query]
+
+
+def adopted(manifest: Manifest, name: str) -> Manifest:
+    """The manifest in which a query goes on with the plan and the state of its copy; its results stay its own."""
+    copy = copy_name(name)
+    entry = replace(manifest.queries[name], plan=manifest.queries[copy].plan)
+    its, stored = manifest.account(copy), manifest.segments
+    others = {part: held for part, held in stored.items() if query_of(part) != name}
+    own = {renamed_lane(part, name): stored[part] for part in _parts_of(stored, copy)}
+    made = replace(
+        manifest,
+        queries={**manifest.queries, name: entry},
+        segments={**others, name: {}, **own},
+    ).with_account(name, sharing=its.sharing, graph=its.graph, local_plans=its.local_plans)
+    return without_copy(made, name)
+
+
+def archive_name(manifest: Manifest, name: str) -> str:
+    """The name under which the results of a plan that differs stay readable."""
+    return f"{name}@{manifest.batch_id}"
+
+
+def archived(manifest: Manifest, name: str) -> Manifest:
+    """The manifest with the results of a query's copy among those of replaced queries."""
+    copy, archive, outputs = copy_name(name), archive_name(manifest, name), manifest.outputs
+    entry = replace(manifest.queries[copy], status=REPLACED)
+    account = QueryAccount(results=manifest.account(copy).results)
+    return replace(
+        manifest,
+        queries={**manifest.queries, archive: entry},
+        accounts={**manifest.accounts, archive: account},
+        released={**manifest.released, archive: manifest.released.get(copy, BEGINNING)},
+    ).with_outputs(
+        results={**outputs.results, archive: outputs.results.get(copy, ())},
+        listed={**outputs.listed, archive: outputs.listed.get(copy, ())},
+    )
