@@ -108,7 +108,7 @@ class Bare:
                     reports[0].error, reports[0].blamed = InputError("no number"), tuple(batch.queries)
                 return reports, 0.0
             case MoveState(move):
-                return [Report(stage, slot) for stage in range(move.stages) for slot in range(move.new.slots)]
+                return [Report(stage, slot) for stage in range(move.stages) for slot in range(move.new.slots)], 0.0
             case Decide():
                 return actions.Decided()
             case actions.CompareResults(manifest, _):

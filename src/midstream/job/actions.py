@@ -17,7 +17,7 @@ from midstream.job.slots.spreading import SpreadGroups
 
 @dataclass(frozen=True, slots=True)
 class MoveState:
-    """Move state between slots; the answer is every slot's reports."""
+    """Move state between slots; the answer is every slot's reports, and the seconds they took."""
 
     move: Move
 

@@ -11,7 +11,6 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.checkpoint.process import this_process
 from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.circumstances import Incoming, Position, SlotLayout
@@ -72,7 +71,7 @@ class Batch:
     options: RunOptions = field(default_factory=RunOptions)
     changes: ChangesBefore = field(default_factory=ChangesBefore)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
-    started: float = field(default_factory=lambda: this_process().now())
+    started: float = 0.0
     reports: list[Report] = field(default_factory=list)
     job_seconds: float = 0.0
 

@@ -46,13 +46,15 @@ from midstream.optimizer.plans import plan_query
 class Circumstances:
     """What a batch is made of besides the job's state: where it stands, how rows arrive, how steps run.
 
-    `clock` is the batch's wall clock. `fingerprints` and `rerouter` remember what they have found of plans.
+    `clock` is the wall clock of the batch's rows, `now` what time it is as it begins. `fingerprints` and `rerouter`
+    remember what they have found of plans.
     """
 
     position: Position
     incoming: Incoming
     options: RunOptions = field(default_factory=RunOptions)
     clock: int | None = None
+    now: float = 0.0
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
     rerouter: Rerouter = field(default_factory=Rerouter)
 
@@ -81,7 +83,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
 
     def relocate(since: Manifest | None, wanted: Routing | None, placed: Collection[str]) -> Flow[Relocated]:
         uri, memory = at.position.checkpoint, at.options.memory
-        return Relocation(uri, batch_id, since, state.queries, old, memory, pace).to(wanted, better, placed)
+        return Relocation(uri, batch_id, since, state.queries, old, memory, pace, at.now).to(wanted, better, placed)
 
     moved = yield from relocated_doubled(
         batch_id, spreading.start, state.queries, old, wanted, relocate, state.faults.stopped
@@ -116,6 +118,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
             {} if better is None else better.queries,
         ),
         at.fingerprints,
+        at.now,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -165,10 +166,9 @@ class Job:
         """Does what is asked for; gives the answer."""
         match action:
             case RunSteps(batch):
-                started = this_process().monotonic()
-                return self.cluster.run(batch, rows), this_process().monotonic() - started
+                return _timed(partial(self.cluster.run, batch, rows))
             case MoveState(move):
-                return self.cluster.move(move)
+                return _timed(partial(self.cluster.move, move))
             case Decide(batch):
                 if self.deciding is not None:
                     self.cluster.wait_for_files()  # what it took to write them is among the load of slots
@@ -279,6 +279,7 @@ class Job:
             Incoming(self.streams, self.arriving, files, registers, read=self._read_of(self.arriving)),
             RunOptions(self.memory, samples=samples, watched=watched),
             None if registers is not None else self.commits.time.at_most(self.cluster.clock(number)),
+            this_process().now(),
             self.fingerprints,
             self.rerouter,
         )
@@ -391,3 +392,9 @@ class Job:
         }
         progress = self.commits.progress
         self.announcements.announce({**progress, "seconds": progress["seconds"] | self.commits.seconds})
+
+
+def _timed(action: Callable[[], T]) -> tuple[T, float]:
+    """What an action gives, and the seconds it took."""
+    started = this_process().monotonic()
+    return action(), this_process().monotonic() - started

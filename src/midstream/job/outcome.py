@@ -12,7 +12,6 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import query_of
-from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import (
     Asked,
     Outputs,
@@ -342,7 +341,7 @@ class Outcome:
                 if query_of(place[0]) == query.name and slot in (None, report.slot):
                     reports.setdefault(place, []).append(part)
         return known.after(
-            batch.advance_to(query), this_process().now(), self._heard(query), *extra(reports, query.name)
+            batch.advance_to(query), batch.started + batch.job_seconds, self._heard(query), *extra(reports, query.name)
         )
 
     def _heard(self, query: RunningQuery) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name, query_of
-from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import DoubledMove, Wanted
 from midstream.distribution.fragments import Routing, in_words, key_classes
 from midstream.errors import JobError, MigrationError
@@ -134,6 +133,7 @@ class Relocation:
     old: Routing
     memory: Memory
     pace: Pace
+    now: float = 0.0
 
     def to(self, wanted: Routing | None, rerouting: Rerouting | None, placed: Collection[str]) -> Flow[Relocated]:
         """Has the state moved that the batch wants elsewhere.
@@ -142,7 +142,7 @@ class Relocation:
         state bit by bit. A `rerouting` moves the state of the queries that are cut another way by it. Queries that are
         `placed` have their state in the wanted slots already.
         """
-        before, queries, started = self.before, self.queries, this_process().now()
+        before, queries = self.before, self.queries
         others = {name: query for name, query in queries.items() if name not in placed}
         named = {} if before is None or wanted is None else _named(others, before, self.old, wanted)
         new = self.old if named is None or wanted is None else wanted
@@ -152,7 +152,7 @@ class Relocation:
         targets = {**{name: _after(q) if name in going else q for name, q in queries.items()}, **recut}
         stays = new.deals_as(self.old)
         if before is None or (stays and not going and not recut and not replayed):
-            return Relocated(before, targets, new, self._ended(going, started, []))
+            return Relocated(before, targets, new, self._ended(going, [], 0.0))
         before = _without_cancelled(before, going)
         united: dict[str, list[dict[str, Any]]] = {}
         plans: list[PlanMove] = []
@@ -172,7 +172,8 @@ class Relocation:
                 lanes = plan_lanes(targets[name])
                 plans += [_plan_move(before, lane_name(name, number), own, own) for number, own, _ in lanes]
         move = Move(self.checkpoint, self.batch_id, [*plans, *replayed.values()], self.old, new, self.memory)
-        reports: list[Report] = (yield MoveState(move)) if move.working else []
+        reports: list[Report]
+        reports, seconds = (yield MoveState(move)) if move.working else ([], 0.0)
         require_all(reports, move.stages, new.slots, self.batch_id)
         segments = {**before.segments, **move.segments(reports), **(named or {})}
         over = [name for name, m in going.items() if m.replays and not m.cancelling]
@@ -182,7 +183,7 @@ class Relocation:
             slots=before.slots.dealt(new.groups, new.apart),
         )
         moved = None if stays and rerouting is None else _move_record(move, rerouting)
-        return Relocated(after, targets, new, {**self._ended(going, started, reports), **united}, moved)
+        return Relocated(after, targets, new, {**self._ended(going, reports, seconds), **united}, moved)
 
     def _going(self, replayed: Mapping[str, Replay]) -> dict[str, MigrationUnderWay]:
         """The migrations that are over before the batch: their state is moved, or they are cancelled."""
@@ -197,7 +198,7 @@ class Relocation:
         return found
 
     def _ended(
-        self, going: Mapping[str, MigrationUnderWay], started: float, reports: Sequence[Report]
+        self, going: Mapping[str, MigrationUnderWay], reports: Sequence[Report], seconds: float
     ) -> dict[str, list[dict[str, Any]]]:
         """What the history says of migrations that are over before the batch; none without output lay between."""
         found = {}
@@ -207,8 +208,8 @@ class Relocation:
                 part for report in reports for (lane, _), part in report.fragments.items() if query_of(lane) == name
             ]
             twice, held = sum(p.processed_twice for p in parts), sum(p.extra_rows for p in parts)
-            account = migration.account or Account.opened(frontier, started)
-            account = account.after(frontier, this_process().now(), True, twice, held)
+            account = migration.account or Account.opened(frontier, self.now)
+            account = account.after(frontier, self.now + seconds, True, twice, held)
             status = "cancelled" if migration.cancelling else "done"
             record = migration.record(self.queries[name].plan.text, self.batch_id, status, account)
             begun = self.batch_id if migration.begun is None else migration.begun
