@@ -131,6 +131,20 @@ def test_a_topic_that_has_lost_messages_is_refused(cluster, topic_of, tmp_path, 
     assert raised.value.detail == "the topic was made again"
 
 
+def test_a_topic_of_the_same_name_on_another_cluster_is_refused(cluster, topic_of, tmp_path):
+    topic, other = cluster.topic(), Cluster()
+    for where in (cluster, other):
+        where.send(topic, {"id": 1, "ts": 1})
+    worked_through(tmp_path / "checkpoint", topic_of(topic, schema=SCHEMA), finish=False)
+    elsewhere = connect("kafka", servers=other.servers, topic=topic, schema=SCHEMA)
+    with pytest.raises(
+        JobError, match=f"was read from kafka topic {topic} .cluster .* and cannot go on from"
+    ) as raised:
+        worked_through(tmp_path / "checkpoint", elsewhere)
+    assert raised.value.detail is not None and "is on another server" in raised.value.detail
+    elsewhere.close()
+
+
 def test_a_broker_that_is_not_there_is_named(topic_of, tmp_path, monkeypatch):
     monkeypatch.setattr("midstream.connectors.retrying.PAUSES", ())
     monkeypatch.setattr(kafka, "PATIENCE", 0.2)

@@ -148,6 +148,10 @@ def test_one_subject_of_a_nats_stream_is_read_and_lost_messages_are_noticed(nats
     in_nats(nats_url, lambda jetstream: jetstream.purge_stream("some", seq=4))
     with pytest.raises(JobError, match="has messages 4 to 7, and 2 is the next to read"):
         source.require({"messages": 1})
+    before = source.identity()
+    in_nats(nats_url, lambda jetstream: jetstream.delete_stream("some"))
+    send_to_nats(nats_url, "some", *({"id": n, "ts": n} for n in range(9)))
+    assert source.identity() != before  # its numbers mean other messages now
     with pytest.raises(JobError, match="nats stream none is not there"):
         connect("nats", servers=nats_url, stream="none", schema=schema).partitions()
 

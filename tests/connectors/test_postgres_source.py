@@ -120,6 +120,44 @@ def test_a_slot_that_was_dropped_or_read_by_another_job_is_refused(server, table
         worked_through(tmp_path / "first", source_of(server, table))
 
 
+def test_with_a_snapshot_the_rows_before_and_the_changes_after_are_each_read_once(server, table, tmp_path):
+    server.run(*(f"INSERT INTO {table} VALUES ({n}, 'before', true, '\\x0f')" for n in range(20)))
+    known = {"url": server.url, "table": table, "snapshot": True}
+    source = connect("postgres", **known, schema=SCHEMA + ", ok BOOLEAN, raw BINARY, changed_at TIMESTAMP")
+    starts = source.partitions()
+    server.run(f"INSERT INTO {table} VALUES (20, 'after')", f"DELETE FROM {table} WHERE id < 3")
+    rows = changes_of(source, starts)
+    assert [row["id"] for row in rows if row["change"] == "insert"] == list(range(21))
+    assert [row["id"] for row in rows if row["change"] == "delete"] == [0, 1, 2]
+    assert (rows[0]["name"], rows[0]["ok"], rows[0]["raw"]) == ("before", True, b"\x0f") and rows[0]["changed_at"]
+    worked_through(tmp_path / "checkpoint", connect("postgres", **known, schema=SCHEMA))
+    assert api.open(tmp_path / "checkpoint").manifest.streams.rows["s"] == 24
+    assert not server.rows(f"midstream_{table}_rows")  # their space is given back
+    worked_through(tmp_path / "checkpoint", connect("postgres", **known, schema=SCHEMA))
+    assert api.open(tmp_path / "checkpoint").manifest.streams.rows["s"] == 24
+    server.run(f"DROP TABLE midstream_{table}_rows")
+    with pytest.raises(JobError, match=f"postgres table {table} was not copied when slot midstream_{table} was made"):
+        connect("postgres", **known, schema=SCHEMA).partitions()
+
+
+def test_a_table_that_was_made_again_or_is_not_published_is_refused(server, table, tmp_path):
+    source = source_of(server, table)
+    source.partitions()
+    server.run(f"INSERT INTO {table} VALUES (1)")
+    worked_through(tmp_path / "checkpoint", source)
+    server.run(f"DROP TABLE {table}", f"CREATE TABLE {table} (id BIGINT PRIMARY KEY, name TEXT)")
+    with pytest.raises(JobError, match=f"publication midstream_{table} does not have the table"):
+        source.end("changes", source.partitions()["changes"])
+    with pytest.raises(
+        JobError, match=r"cannot go on from changes of postgres table t\d+ \[server \d+, table \d+\]"
+    ) as raised:
+        worked_through(tmp_path / "checkpoint", source)
+    assert raised.value.detail is not None and "was made again, or is on another server" in raised.value.detail
+    server.run(f"DROP TABLE {table}")
+    with pytest.raises(JobError, match=f"postgres table {table} is not there"):
+        worked_through(tmp_path / "checkpoint", source)
+
+
 def test_a_server_that_restarts_is_no_failure(server, table, tmp_path):
     source = source_of(server, table)
     source.partitions()

@@ -78,14 +78,21 @@ class Connected:
         """The columns of what is read: those of the stream, and one for what is known of bad rows."""
         return self.columns.append(FIELD)
 
+    def place(self) -> str:
+        """What manifests call the source: its name, and what tells it from others of its name."""
+        identity = self.asked(self.source.identity)
+        return f"{self.source.name} [{identity}]" if identity else self.source.name
+
     def starts(self, manifest: Manifest | None) -> Positions:
         """Where reading goes on after a manifest; refuses a source that lacks rows from there on."""
         name, streams = self.stream, None if manifest is None else manifest.streams
-        before = None if streams is None else streams.folders.get(name)
-        if before is not None and before != self.source.name:
+        before, now = None if streams is None else streams.folders.get(name), self.place()
+        if before is not None and before != now:
+            same = before.partition(" [")[0] == self.source.name
             raise JobError(
-                f"stream {name} was read from {before} so far and cannot go on from {self.source.name}",
-                detail="how far it was read is known by positions there",
+                f"stream {name} was read from {before} so far and cannot go on from {now}",
+                detail="how far it was read is known by positions there"
+                + (": what has this name now was made again, or is on another server" if same else ""),
                 hint="give the stream another name, or the job a new checkpoint, to read the source from its beginning",
             )
         known = {} if streams is None else dict(streams.positions.get(name, {}))

@@ -63,6 +63,7 @@ PYTHON_TYPES: Mapping[type, str] = {
     list: "a list of texts",
     dict: "a table of texts",
     int: "a whole number",
+    bool: "true or false",
 }
 
 

@@ -43,6 +43,10 @@ class Source(ABC):
     def name(self) -> str:
         """What messages and manifests call it; positions of a source of another name mean nothing here."""
 
+    def identity(self) -> str:
+        """What tells it from others of its name, on another server or made again; empty if nothing does."""
+        return ""
+
     @abstractmethod
     def schema(self) -> pa.Schema:
         """The columns of its rows."""

@@ -108,6 +108,7 @@ class SourceReading:
     def __init__(self, declaration: StreamDeclaration, source: Connected, manifest: Manifest | None) -> None:
         self.declaration, self.source = declaration, source
         self.positions: dict[str, Position] = dict(source.starts(manifest))
+        self.place = source.place()
         self._latest: dict[str, int] = {}
         self._asking = threading.Lock()
         """Rows are read ahead by another thread."""
@@ -207,7 +208,7 @@ class Readings:
     def noted(self, taken: PartsByStream, left: Mapping[str, int]) -> FilesRead:
         """What the manifest of a batch that takes parts has to say; `left` is how early those begin that it leaves."""
         known = self._known.with_batch({name: taken[name] for name in self._folders if name in taken}, left)
-        places = {name: reading.source.source.name for name, reading in self._sources.items()}
+        places = {name: reading.place for name, reading in self._sources.items()}
         positions = {name: reading.after(taken.get(name, ())) for name, reading in self._sources.items()}
         return replace(known, folders={**known.folders, **places}, positions=positions)
 

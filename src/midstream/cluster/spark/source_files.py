@@ -51,7 +51,7 @@ class SourceFiles:
         for port, stream in enumerate(inputs):
             name, source = stream.declaration.name, stream.source
             if source is not None and source.connected is not None:
-                connected[str(port)] = connected[source.name] = name, Connected.opened(source).source.name
+                connected[str(port)] = connected[source.name] = name, Connected.opened(source).place()
             if source is not None and source.path is not None and source.format.lower() in FILE_FORMATS:
                 folders[name] = _folder(name, source)
                 sources[str(port)] = sources[source.name] = name, source

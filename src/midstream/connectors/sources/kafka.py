@@ -62,6 +62,9 @@ class Kafka(Source):
     def name(self) -> str:
         return f"kafka topic {self.topic}"
 
+    def identity(self) -> str:
+        return f"cluster {self._topic().consumer.list_topics(self.topic, PATIENCE).cluster_id}"
+
     def schema(self) -> pa.Schema:
         return self._messages.schema
 

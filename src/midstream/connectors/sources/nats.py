@@ -58,6 +58,9 @@ class NatsStream(Source):
     def name(self) -> str:
         return f"nats stream {self.stream}" + (f", subject {self.subject}" if self.subject else "")
 
+    def identity(self) -> str:
+        return f"made {self._info().created}"
+
     def schema(self) -> pa.Schema:
         return self._messages.schema
 
@@ -95,12 +98,12 @@ class NatsStream(Source):
 
     def _bounds(self) -> tuple[int, int]:
         """The numbers of the first and the last message."""
-
-        async def ask(stream: Any) -> Any:
-            return (await stream.stream_info(self.stream)).state
-
-        state = self._run(ask)
+        state = self._info().state
         return int(state.first_seq), int(state.last_seq)
+
+    def _info(self) -> Any:
+        """What the server knows of the stream."""
+        return self._run(lambda stream: stream.stream_info(self.stream))
 
     def _between(self, start: int, end: int) -> Any:
         """Gives the messages after a number up to another."""

@@ -21,17 +21,25 @@ from midstream.connectors.postgres import PATIENCE, require_address
 from midstream.connectors.registry import SCHEMA, Option
 from midstream.connectors.source import Position, Positions, Source
 from midstream.connectors.sources.pgoutput import DecodedChanges, decoded
+from midstream.connectors.sources.postgres_snapshot import TableCopy
 from midstream.connectors.values import rows_of_values
 from midstream.errors import JobError
 from midstream.inputs.ddl import schema_of_ddl
 
-PART = "changes"
+PART, ROWS = "changes", "rows"
+"""The changes, and the rows that were there before."""
 
 QUIET_BYTES = 16 * 2**20
 """How much of the log may hold no change of the table before the slot moves on all the same."""
 
 AHEAD = 3
 """How many times as many changes as a batch takes are asked for: asking begins at the slot, before what is read."""
+
+PUBLISHED = (
+    "SELECT 1 FROM pg_publication_tables WHERE pubname = %s "
+    "AND format('%%I.%%I', schemaname, tablename)::regclass = to_regclass(%s)"
+)
+"""Asks whether a publication has a table."""
 
 PEEK = (
     "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, 'proto_version', '1', "
@@ -40,19 +48,21 @@ PEEK = (
 
 
 class PostgresChanges(Source):
-    """The changes of a table from now on: rows that were there before are not read."""
+    """The changes of a table from now on; with a snapshot, after the rows that were there before."""
 
     options: ClassVar[Mapping[str, Option]] = {
         "url": Option(str, "Where the database is: postgresql://user:password@host/database.", needed=True),
         "table": Option(str, "The table whose changes are read.", needed=True),
         "slot": Option(str, "The replication slot and publication, made if missing; midstream_TABLE by default."),
+        "snapshot": Option(bool, "Whether rows that are there when the job first starts are read, as insertions."),
         "schema": SCHEMA,
     }
 
-    def __init__(self, url: str, table: str, schema: str, slot: str | None = None) -> None:
+    def __init__(self, url: str, table: str, schema: str, slot: str | None = None, snapshot: bool = False) -> None:
         self.url, self.table = url, table
         self.slot = slot or "midstream_" + re.sub(r"\W", "_", table).lower()
         self._schema = schema_of_ddl(schema, f"the schema of table {table}")
+        self._copy = TableCopy(table, self.slot) if snapshot else None
         self._seen: tuple[int, int, DecodedChanges] | None = None
         """The changes that were last asked for, from which position on, and up to which."""
         self._connection: Any = None
@@ -62,6 +72,14 @@ class PostgresChanges(Source):
     def name(self) -> str:
         return f"changes of postgres table {self.table}"
 
+    def identity(self) -> str:
+        with self._connected() as run:
+            known = "SELECT system_identifier, to_regclass(%s)::oid FROM pg_control_system()"
+            server, table = run.execute(known, [quoted(self.table)]).fetchone()
+        if table is None:
+            raise JobError(f"postgres table {self.table} is not there")
+        return f"server {server}, table {table}"
+
     def schema(self) -> pa.Schema:
         return self._schema
 
@@ -69,12 +87,24 @@ class PostgresChanges(Source):
         with self._connected() as run:
             if not run.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [self.slot]).fetchone():
                 run.execute(f"CREATE PUBLICATION {quoted(self.slot)} FOR TABLE {quoted(self.table)}")
-            if self._confirmed(run) is None:
+            if self._confirmed(run) is None and self._copy is not None:
+                self._copy.make(self.url)
+            elif self._confirmed(run) is None:
                 run.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self.slot])
-            return {PART: self._confirmed(run) or 0}
+            begin: dict[str, Position] = {PART: self._confirmed(run) or 0}
+            if self._copy is None:
+                return begin
+            if not self._copy.is_there(run):
+                raise JobError(
+                    f"postgres table {self.table} was not copied when slot {self.slot} was made",
+                    hint="leave snapshot out, or give the stream another name and slot to begin with all rows",
+                )
+            return {ROWS: 0, **begin}
 
     def end(self, partition: str, start: Position, limit: int | None = None) -> Position:
         with self._connected() as run:
+            if partition == ROWS and self._copy is not None:
+                return self._copy.end(run, int(start), limit)
             ((now,),) = run.execute("SELECT pg_current_wal_flush_lsn() - '0/0'").fetchall()
             found = self._after(run, int(start), limit or 1)
         if limit is None:
@@ -84,6 +114,11 @@ class PostgresChanges(Source):
         return int(found.positions[limit - 1] if len(found.positions) > limit else found.ends[-1])
 
     def read(self, partition: str, start: Position, end: Position) -> pa.Table:
+        if partition == ROWS and self._copy is not None:
+            with self._connected() as run:
+                texts = self._copy.texts(run, int(start), int(end), self._schema.names)
+            columns = [_plain(field.type, texts.column(field.name).combine_chunks()) for field in self._schema]
+            return rows_of_values(columns, self._schema, lambda n: {"table": self.table, "row": int(start) + n + 1})
         if self._seen is None or not self._seen[0] <= int(start) <= int(end) <= self._seen[1]:
             with self._connected() as run:
                 found = self._peeked(run, int(start), None, int(end))
@@ -103,6 +138,8 @@ class PostgresChanges(Source):
             confirmed = self._confirmed(run)
             if confirmed is not None and confirmed < int(ends[PART]):
                 run.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, _lsn(int(ends[PART]))])
+            if self._copy is not None and int(ends.get(ROWS, 0)) >= self._copy.end(run, 0, None) > 0:
+                self._copy.empty(run)
 
     def _after(self, run: Any, start: int, limit: int) -> DecodedChanges:
         """Transactions after a position, about as many as have so many changes, or more."""
@@ -133,6 +170,12 @@ class PostgresChanges(Source):
     def _require_at(self, run: Any, start: int) -> None:
         """Refuses to go on behind a slot that is further, or gone: the server does not have the log before it."""
         confirmed = self._confirmed(run)
+        if not run.execute(PUBLISHED, [self.slot, quoted(self.table)]).fetchone():
+            raise JobError(
+                f"{self.name} do not come any more: publication {self.slot} does not have the table",
+                detail="it was dropped, made again under the same name, or taken out of the publication",
+                hint="give the stream another name and slot to read what changes from now on",
+            )
         if confirmed is None or confirmed > start:
             raise JobError(
                 f"{self.name} cannot be read from {_lsn(start)} on",
