@@ -13,11 +13,13 @@ import pytest
 
 from midstream import api
 from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.cluster.local import readings
 from midstream.cluster.sources import Position, Positions, Source, connect
 from midstream.errors import InputError, JobError
 from midstream.interface.cli.run import carry_out
 from midstream.interface.jobs.checking import mistakes_of
 from midstream.interface.jobs.job_file import read_job
+from midstream.interface.status_text import status_text
 from midstream.testing import assert_survives_crashes, check_source
 
 SCHEMA = "id BIGINT, name STRING, ts BIGINT"
@@ -52,6 +54,16 @@ def work_through(session: CheckpointSession, finish: bool = True) -> list[int]:
         session.wait()
         session.end_available(finish)
         return sorted(row["id"] for row in session.queries["q"].results().to_pylist())
+
+
+def test_what_waits_in_a_source_is_in_manifests_and_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(readings, "LAG_EVERY", -1.0)
+    path = made(tmp_path / "in.db")
+    add(path, *((number, "x", number) for number in range(10)))
+    work_through(session_of(path, options={"maxRowsPerTrigger": "4"}), finish=False)
+    job = api.open(tmp_path / "checkpoint")
+    assert [job.store.read(batch).streams.lags["s"] for batch in job.batches[:3]] == [6, 2, 0]
+    assert "stream s: 10 rows, 0 late, 0 unusable, 0 wait in its source" in status_text(job)
 
 
 def test_a_sqlite_table_holds_the_law_of_sources(tmp_path):

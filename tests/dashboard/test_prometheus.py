@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from tests.dashboard.jobs import NEW, batches, shop
@@ -43,6 +46,13 @@ def test_figures_are_those_of_the_checkpoint(told):
     )
     assert samples["midstream_query_results_total", ("matches",)] == job.query("matches").results
     assert samples["midstream_batch_part_seconds", ("kernel",)] > 0
+
+
+def test_the_board_shows_figures_that_there_are(told):
+    board = (Path(__file__).parents[2] / "deploy" / "grafana.json").read_text()
+    shown = {target["expr"] for panel in json.loads(board)["panels"] for target in panel["targets"]}
+    named = {name for text in shown for name in re.findall(r"midstream_\w+", text)}
+    assert named and not {name for name in named if f"# TYPE {name} " not in told[1]}
 
 
 def test_prometheus_accepts_them(told):

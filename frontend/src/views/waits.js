@@ -103,6 +103,7 @@ export function Waits({ job, series, query }) {
           { title: "Rows", number: true, show: (s) => count(s.rows) },
           { title: "Late", number: true, show: (s) => count(s.late) },
           { title: "Unusable", number: true, show: (s) => count(s.unusable) },
+          { title: "In the source", number: true, show: (s) => (s.lag == null ? "–" : count(s.lag)) },
           { title: "Nothing before", show: (s) => instant(s.register, s.time) },
           { title: "Newest row", show: (s) => instant(s.latest, s.time) },
         ]}

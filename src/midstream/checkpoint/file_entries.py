@@ -59,7 +59,8 @@ class FilesRead:
     `moved` are all files that were read before of streams that had other folders, as they are called from those that
     they have now; they take the place of what a manifest has, unless it has these folders already. `waiting` is how
     early the rows of files begin that are there and are left to later batches, in ticks, where that is known.
-    `positions` are those up to which a batch reads streams that come from sources; `folders` are then the sources.
+    `positions` are those up to which a batch reads streams that come from sources; `folders` are then the sources, and
+    `lags` how many rows wait there, where that is known.
     """
 
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class FilesRead:
     moved: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lags: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

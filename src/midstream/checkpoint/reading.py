@@ -250,6 +250,7 @@ class StoredJob:
                 known.late.get(name, 0),
                 known.unusable.get(name, 0),
                 times.get(name, "integer"),
+                known.lags.get(name),
             )
             for name in sorted({*known.registers, *known.latest, *known.rows})
         }

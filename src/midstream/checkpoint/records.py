@@ -60,7 +60,8 @@ class Streams:
     rows lay beyond reach, `nulls` in which columns some row had no value, of those that were read. `files` were read of
     each folder that is a stream, older ones are in `listed`; `folders` are the ones that their paths start from,
     wherever links lead, or the names of sources that are no folders; how far these were read are their `positions`, by
-    stream and partition. `order` is the one in which Spark has the streams.
+    stream and partition, and how many rows waited there when they were last asked are the `lags`. `order` is the one in
+    which Spark has the streams.
     """
 
     source_batch: int | None = None
@@ -78,6 +79,7 @@ class Streams:
     listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lags: Mapping[str, int] = field(default_factory=dict)
     order: Sequence[str] = ()
 
 

@@ -237,6 +237,8 @@ class StoredStream:
     unusable: int
     time: str = "integer"
     """Whether instants are integers or timestamps."""
+    lag: int | None = None
+    """How many rows waited in its source when it was last asked; None if that is not known."""
 
     @property
     def domain(self) -> TimeDomain:

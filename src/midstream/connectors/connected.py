@@ -115,6 +115,10 @@ class Connected:
         """Up to where rows of a partition can be read now."""
         return self.asked(lambda: self.source.end(partition, start, limit))
 
+    def lag(self, partition: str, start: Position) -> int | None:
+        """How many rows of a partition wait behind a position; None if that is not known."""
+        return self.asked(lambda: self.source.lag(partition, start))
+
     def divided(self, spans: list[Span]) -> tuple[list[Span], list[Span]]:
         """What a batch takes of rows that wait, and the rest: of each partition the same number at most."""
         now, later = [], []

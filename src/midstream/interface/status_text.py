@@ -22,7 +22,9 @@ def status_text(job: StoredJob) -> str:
     slots, outputs = job.slots, job.manifest.outputs
     lines = [_head(job), *stop_lines(job.standing), *_rates(job.rates())]
     for stream in job.streams.values():
-        lines.append(f"stream {stream.name}: {stream.rows:,} rows, {stream.late:,} late, {stream.unusable:,} unusable")
+        waits = "" if stream.lag is None else f", {stream.lag:,} wait in its source"
+        counts = f"{stream.rows:,} rows, {stream.late:,} late, {stream.unusable:,} unusable"
+        lines.append(f"stream {stream.name}: {counts}{waits}")
     if slots.moving is not None:
         groups = plural(slots.moving.groups, "group moves", "groups move")
         lines.append(f"{groups} by {slots.moving.protocol} since batch {slots.moving.since}")

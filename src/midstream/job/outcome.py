@@ -114,6 +114,7 @@ class Outcome:
             listed={stream: lists for stream, lists in before.listed.items() if stream not in moved},
             folders={**before.folders, **read.folders},
             positions={**before.positions, **read.positions},
+            lags=read.lags,
             order=[batch.incoming.streams[port].name for port in sorted(batch.incoming.streams)],
         )
 

@@ -7,6 +7,7 @@ of them do not ask which it is.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
@@ -26,6 +27,9 @@ from midstream.job.task.ingest import ticks_of
 
 Parts: TypeAlias = Sequence[Any]
 """Files of a folder, or spans of a source: what is read as a whole."""
+
+LAG_EVERY = 5.0
+"""After how many seconds a source is asked again how many rows wait there."""
 
 PartsByStream: TypeAlias = Mapping[str, Parts]
 
@@ -110,6 +114,8 @@ class SourceReading:
         self.positions: dict[str, Position] = dict(source.starts(manifest))
         self.place = source.place()
         self._latest: dict[str, int] = {}
+        self._lag: tuple[float, int | None] = (-LAG_EVERY, None)
+        """When the source was last asked how many rows wait, and its answer."""
         self._asking = threading.Lock()
         """Rows are read ahead by another thread."""
 
@@ -146,6 +152,14 @@ class SourceReading:
         self.positions |= {span.partition: span.end for span in parts}
         with self._asking:
             self.source.asked(lambda: self.source.source.commit(self.positions))
+
+    def lag(self, parts: Iterable[Span]) -> int | None:
+        """How many rows wait behind parts that a batch reads; the source is asked now and then."""
+        if time.monotonic() - self._lag[0] > LAG_EVERY:
+            with self._asking:
+                found = [self.source.lag(part, at) for part, at in self.after(parts).items()]
+            self._lag = time.monotonic(), None if None in found else sum(filter(None, found))
+        return self._lag[1]
 
     def close(self) -> None:
         """Ends the connections of the source."""
@@ -210,7 +224,9 @@ class Readings:
         known = self._known.with_batch({name: taken[name] for name in self._folders if name in taken}, left)
         places = {name: reading.place for name, reading in self._sources.items()}
         positions = {name: reading.after(taken.get(name, ())) for name, reading in self._sources.items()}
-        return replace(known, folders={**known.folders, **places}, positions=positions)
+        waiting = {name: reading.lag(taken.get(name, ())) for name, reading in self._sources.items()}
+        lags = {name: rows for name, rows in waiting.items() if rows is not None}
+        return replace(known, folders={**known.folders, **places}, positions=positions, lags=lags)
 
     def close(self) -> None:
         """Ends the connections of sources."""

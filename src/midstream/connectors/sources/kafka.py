@@ -110,7 +110,8 @@ class Kafka(Source):
                 )
 
     def lag(self, partition: str, start: Position) -> int:
-        return self._bounds(partition)[1] - int(start)
+        known = self._ends.get(partition, 0)
+        return max(0, (known if known > int(start) else self._bounds(partition)[1]) - int(start))
 
     def close(self) -> None:
         reader, self._reader = self._reader, None

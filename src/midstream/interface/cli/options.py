@@ -14,7 +14,7 @@ from midstream.errors import InputError, QueryError
 from midstream.inputs import Duration, Time
 
 WithDashboard = Annotated[
-    bool, typer.Option("--dashboard", help="Show the job as a page while it runs; prints the link.")
+    bool, typer.Option("--dashboard", "--serve", help="Show the job as a page, and serve its results, while it runs.")
 ]
 DashboardPort = Annotated[
     int | None,

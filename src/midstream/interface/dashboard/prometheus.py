@@ -60,6 +60,8 @@ class JobCollector(Collector):
         scale = MICROSECONDS if self._timestamps else 1.0
         registers = {name: s.register / scale for name, s in streams.items() if s.register is not None}
         yield _by("stream", "midstream_stream_register", "Nothing older than this will come.", registers)
+        lags = {name: float(stream.lag) for name, stream in streams.items() if stream.lag is not None}
+        yield _by("stream", "midstream_stream_lag_rows", "Rows that wait in the stream's source.", lags)
 
     @property
     def _timestamps(self) -> bool:

@@ -372,7 +372,7 @@
       <${pe}
         label="Streams"
         rows=${e.streams}
-        columns=${[{title:"Stream",show:u=>_`${u.name} ${tu(u.name,t)?_`<${me} kind="old">idle<//>`:""}`},{title:"Rows",number:!0,show:u=>Q(u.rows)},{title:"Late",number:!0,show:u=>Q(u.late)},{title:"Unusable",number:!0,show:u=>Q(u.unusable)},{title:"Nothing before",show:u=>Je(u.register,u.time)},{title:"Newest row",show:u=>Je(u.latest,u.time)}]}
+        columns=${[{title:"Stream",show:u=>_`${u.name} ${tu(u.name,t)?_`<${me} kind="old">idle<//>`:""}`},{title:"Rows",number:!0,show:u=>Q(u.rows)},{title:"Late",number:!0,show:u=>Q(u.late)},{title:"Unusable",number:!0,show:u=>Q(u.unusable)},{title:"In the source",number:!0,show:u=>u.lag==null?"–":Q(u.lag)},{title:"Nothing before",show:u=>Je(u.register,u.time)},{title:"Newest row",show:u=>Je(u.latest,u.time)}]}
       />
     <//>
   `}var pi=(e,t=20)=>{let n=e.slice(-t).filter(o=>o!=null);return n.length?n.reduce((o,r)=>o+r,0)/n.length:null};function eg(e,t){let n=Object.values(e??{});return Array.from({length:t},(o,r)=>n.reduce((l,i)=>i[r]===null||i[r]===void 0?l:Math.max(l??0,i[r]),null))}function ru({job:e,series:t}){let n=yo(Dr(t.rows),t.at),o=yo(Dr(t.results),t.at),r=Dr(t.state_bytes),l=t.seconds?.batch??t.seconds?.job??[],i=e.streams.reduce((a,u)=>a+u.late+u.unusable,0),s=eg(t.latency,t.batch.length),c=e.queries.filter(a=>a.migration);return _`
