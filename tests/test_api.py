@@ -245,7 +245,4 @@ def test_a_full_run_gives_all_there_is_to_tell():
     assert [record.outcome for record in result.history] == ["done"]
     assert [len(letters) for letters in result.dead_letters] == [1]
     assert len(result) == result.table.num_rows > 0
-    history: list = []
-    with pytest.warns(DeprecationWarning, match="use full=True"):
-        table = ms.run(query, {**inputs, "A": rows[:200]}, history=history, **settings)
-    assert len(history) == 1 and ms.snapshot_equal(table, result.table)
+    assert ms.snapshot_equal(ms.run(query, {**inputs, "A": rows[:200]}, **settings), result.table)

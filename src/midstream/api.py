@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -31,6 +30,7 @@ from midstream.algebra.time import ticks
 from midstream.checkpoint.plotting import change_of_record, plot_results
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored_results import read_query_results
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.cluster.local.observing import observe
 from midstream.cluster.local.signed_query import Representation, run_signed
@@ -241,10 +241,7 @@ def run(
     emit_every: Duration | None = None,
     functions: Sequence[UserFunction] = (),
     progress: Callable[[int], None] | None = None,
-    dead_letters: list[DeadLetters] | None = None,
     adaptive: Policy | Mode = "off",
-    decisions: list[Decision] | None = None,
-    history: list[Any] | None = None,
     representation: Representation = "interval",
     full: bool = False,
     strategy: str | None = None,
@@ -267,72 +264,36 @@ def run(
 
     Rows may be out of order by `lateness`; by default as much as the tables are. Rows that are later or have no time
     are left out with a `DeadLetterWarning`, counted in the result's schema metadata (`midstream.dead_letters`: JSON, a
-    count per stream and reason). The lists `dead_letters`, `decisions` and `history` are deprecated: use `full=True`;
-    so is `strategy`: use `scheduling`.
+    count per stream and reason). `strategy` is another name of `scheduling`.
     """
-    if strategy is not None:
-        if scheduling is not None:
-            raise InputError("scheduling= and strategy= are two names of one setting", hint="use scheduling= alone")
-        warnings.warn("strategy= of run is deprecated: use scheduling=", DeprecationWarning, 2)
+    if strategy is not None and scheduling is not None:
+        raise InputError("scheduling= and strategy= are two names of one setting", hint="use scheduling= alone")
     if dialect is not None:
         query = to_cql(query, dialect, time)
-    gathered = RunDetails(dead_letters, decisions, history)
-    table = _run(
-        query,
-        ask(query, inputs, time=time, lateness=lateness, functions=functions),
-        on,
-        representation,
-        plan=plan,
-        migrations=_migrations(migrations),
-        batch_rows=_whole_number(batch_rows),
-        scheduling=scheduling or strategy or "dfs",
-        emit_every=emit_every,
-        progress=progress,
-        dead_letters=gathered.dead_letters,
-        adaptive=adaptive,
-        decisions=gathered.decisions,
-        history=gathered.history,
-    )
+    question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
+    schedule = scheduling or strategy or "dfs"
+    schedule_of(schedule)  # refused by every runtime if it is none, also by one that has no use for it
+    every = None if emit_every is None else ticks(emit_every, question.plan.domain)
+    rows = _whole_number(batch_rows)
+    how = FiniteRun(plan, _migrations(migrations), rows, schedule, every, adaptive, progress)
+    table = _run(query, question, on, representation, how)
     table = sorted_by(table, result_order(query, table.schema))
-    return gathered.result(table) if full else table
+    told = how.told
+    return Result(table, Records(told.history), Records(told.decisions), tuple(told.dead_letters)) if full else table
 
 
-class RunDetails:
-    """What a run tells besides its table, in lists of the caller's where there are any."""
-
-    def __init__(
-        self, dead_letters: list[DeadLetters] | None, decisions: list[Decision] | None, history: list[Any] | None
-    ) -> None:
-        given = {"dead_letters": dead_letters, "decisions": decisions, "history": history}
-        for name in (name for name, values in given.items() if values is not None):
-            warnings.warn(f"{name}= is deprecated: use full=True, which gives a Result", DeprecationWarning, 3)
-        self.dead_letters = [] if dead_letters is None else dead_letters
-        self.decisions = [] if decisions is None else decisions
-        self.history = [] if history is None else history
-
-    def result(self, table: pa.Table) -> Result:
-        """All of it as one value."""
-        return Result(table, Records(self.history), Records(self.decisions), tuple(self.dead_letters))
-
-
-def _run(
-    query: str, question: Question, on: Any, representation: str, *, emit_every: Duration | None, **options: Any
-) -> pa.Table:
+def _run(query: str, question: Question, on: Any, representation: str, how: FiniteRun) -> pa.Table:
     """Runs where and in the representation that is asked for."""
-    schedule_of(options["scheduling"])  # refused by every runtime if it is none, also by one that has no use for it
-    options["emit_every"] = None if emit_every is None else ticks(emit_every, question.plan.domain)
-    if representation == "positive_negative" and on == "embedded" and options["adaptive"] == "off":
-        unused = ("scheduling", "adaptive", "decisions")
-        signed = {name: value for name, value in options.items() if name not in unused}
-        return run_signed(question.plan, question.tables, question.catalog, **signed)
+    if representation == "positive_negative" and on == "embedded" and how.adaptive == "off":
+        return run_signed(question.plan, question.tables, question.catalog, how)
     if representation != "interval":
         raise InputError(
             f"cannot run in the representation {representation!r}",
             hint='use "interval", or embedded and not adaptive "positive_negative"',
         )
     if on != "embedded":
-        return _run_on_spark(query, question, on, **options)
-    return run_embedded(question.plan, question.tables, question.catalog, **options)
+        return _run_on_spark(query, question, on, how)
+    return run_embedded(question.plan, question.tables, question.catalog, how)
 
 
 def _whole_number(batch_rows: int) -> int:
@@ -349,14 +310,14 @@ def _migrations(wanted: Sequence[Migration]) -> tuple[Migration, ...]:
     )
 
 
-def _run_on_spark(query: str, question: Question, on: Any, **options: Any) -> pa.Table:
+def _run_on_spark(query: str, question: Question, on: Any, how: FiniteRun) -> pa.Table:
     """The same on Spark; `on` is a session, or "spark" for the active one or a new local one."""
     if isinstance(on, str) and on != "spark":
         raise InputError(f"cannot run on {on!r}", hint='use on="embedded", on="spark" or a SparkSession')
     from midstream.cluster.spark import run_on_spark, spark_session
 
     session = spark_session() if isinstance(on, str) else on
-    return run_on_spark(query, question.plan, question.tables, question.catalog, session, **options)
+    return run_on_spark(query, question.plan, question.tables, question.catalog, session, how)
 
 
 def plans(

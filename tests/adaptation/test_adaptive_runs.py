@@ -27,12 +27,11 @@ def shifting(seed: int = 1) -> tuple[str, dict[str, pa.Table]]:
 
 def test_a_query_follows_its_streams_and_answers_the_same():
     query, tables = shifting()
-    decisions: list = []
-    adaptive = ms.run(query, tables, batch_rows=100, adaptive="auto", decisions=decisions)
-    migrations = [d for d in decisions if d.action == "migrate"]
+    adaptive = ms.run(query, tables, batch_rows=100, adaptive="auto", full=True)
+    migrations = [d for d in adaptive.decisions if d.action == "migrate"]
     assert len(migrations) >= 1 and migrations[-1].moment > 1200
     assert migrations[-1].target.text.startswith("((A B)") or ":" in migrations[-1].target.text
-    assert ms.snapshot_equal(adaptive, ms.run(query, tables, batch_rows=100))
+    assert ms.snapshot_equal(adaptive.table, ms.run(query, tables, batch_rows=100))
 
 
 def test_an_adaptive_query_verifies_what_it_decides():
@@ -44,8 +43,8 @@ def test_an_adaptive_query_verifies_what_it_decides():
 
 def test_suggesting_does_not_touch_the_plan():
     query, tables = shifting()
-    decisions: list = []
-    ms.run(query, tables, batch_rows=100, plan="((A B) C)", adaptive="suggest", decisions=decisions)
+    result = ms.run(query, tables, batch_rows=100, plan="((A B) C)", adaptive="suggest", full=True)
+    decisions = result.decisions
     assert "suggest" in {d.action for d in decisions} and "migrate" not in {d.action for d in decisions}
     assert {d.plan.text for d in decisions} == {"((A B) C)"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,13 @@ def test_the_engine_gives_what_is_expected(family: str, name: str, batches: int)
     case, asked = load(family, name), ASKED[family, name]
     inputs = inputs_of(case, asked, drop_late=asked.lateness is None)
     batch_rows = -(-sum(table.num_rows for table in inputs.values()) // batches)
-    dead: list[Any] = []
     if asked.lateness is None:
         result = ms.run(asked.cql, inputs, batch_rows=batch_rows)
     else:
         with pytest.warns(ms.DeadLetterWarning):
-            result = ms.run(asked.cql, inputs, batch_rows=batch_rows, lateness=asked.lateness, dead_letters=dead)
-        assert dead_rows(dead) == {
+            full = ms.run(asked.cql, inputs, batch_rows=batch_rows, lateness=asked.lateness, full=True)
+        result = full.table
+        assert dead_rows(full.dead_letters) == {
             stream: sorted(inputs[stream].take(rows).to_pylist(), key=str) for stream, rows in case.late.items()
         }
     assert not (difference := asked.compare.difference(result, case.expected)), difference
@@ -72,7 +73,7 @@ def test_the_engine_gives_what_is_expected(family: str, name: str, batches: int)
     assert starts == sorted(starts)
 
 
-def dead_rows(dead: list[Any]) -> dict[str, list[dict[str, Any]]]:
+def dead_rows(dead: Sequence[Any]) -> dict[str, list[dict[str, Any]]]:
     """All dead letters by stream."""
     found: dict[str, list[dict[str, Any]]] = {}
     for letters in dead:

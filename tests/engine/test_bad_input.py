@@ -38,9 +38,9 @@ def test_rows_out_of_order_are_welcome_by_default(batch_rows: int) -> None:
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 5])
 def test_rows_later_than_declared_are_counted_and_kept_apart(batch_rows: int) -> None:
-    dead: list[ms.DeadLetters] = []
     with pytest.warns(ms.DeadLetterWarning, match=r"1 of A \(late\)"):
-        found = ms.run(QUERY, {"A": A}, lateness=20, batch_rows=batch_rows, dead_letters=dead)
+        result = ms.run(QUERY, {"A": A}, lateness=20, batch_rows=batch_rows, full=True)
+    found, dead = result.table, result.dead_letters
     assert found["k"].to_pylist() == [1, 3, 2, 4]
     assert counts(found) == {"A": {"late": 1}}
     assert [(d.stream, d.reason, d.rows.to_pylist()) for d in dead] == [("A", "late", [{"ts": 20, "k": 5}])]
@@ -133,10 +133,10 @@ def test_a_stream_that_has_ended_takes_nothing_more() -> None:
 
 @pytest.mark.parametrize("time", [2**63 - 1, -(2**63), 2**62])
 def test_a_time_that_leaves_no_room_for_a_window_makes_a_dead_letter(time: int) -> None:
-    dead: list[ms.DeadLetters] = []
     rows = pa.table({"ts": [1, time, 2], "k": [1, 2, 3]})
     with pytest.warns(ms.DeadLetterWarning, match=r"1 of A \(time out of range\)"):
-        found = ms.run(QUERY, {"A": rows}, dead_letters=dead)
+        result = ms.run(QUERY, {"A": rows}, full=True)
+    found, dead = result.table, result.dead_letters
     assert found["k"].to_pylist() == [1, 3] and dead[0].rows["k"].to_pylist() == [2]
     assert ms.snapshot_equal(found, ms.reference(QUERY, {"A": rows}))
 

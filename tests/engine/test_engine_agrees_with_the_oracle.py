@@ -193,18 +193,15 @@ def test_rows_later_than_allowed_are_dead_letters_and_the_rest_is_answered(seed:
     late = {name: _late_rows(table["ts"].to_pylist(), lateness) for name, table in inputs.items()}
     on_time = {name: _without(table, late[name]) for name, table in inputs.items()}
     expected = answer(Case(case.query, on_time, None, (), case.time))
-    dead: list[ms.DeadLetters] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = ms.run(
-                case.query, inputs, lateness=lateness, batch_rows=random.choice([1, 3, 100]), dead_letters=dead
-            )
+            result = ms.run(case.query, inputs, lateness=lateness, batch_rows=random.choice([1, 3, 100]), full=True)
     except ms.MidstreamError as error:
         assert type(error) is type(expected), error
         return
     assert isinstance(expected, pa.Table)
-    difference = ms.snapshot_equal(found, expected)
+    difference, dead = ms.snapshot_equal(result.table, expected), result.dead_letters
     assert difference, str(difference)
     assert bool(dead) == any(issubclass(w.category, ms.DeadLetterWarning) for w in caught)
     for name in {letters.stream for letters in dead}:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local import embedded
 from midstream.errors import InputError
 from midstream.interface.cli import app
@@ -124,12 +126,13 @@ def test_results_are_shown_before_the_run_has_ended(files, monkeypatch):
     shell.do_all(DECLARED.splitlines(), "test")
     seen: list[int] = []
 
-    def watched(*arguments: Any, results: Any, **options: Any) -> pa.Table:
+    def watched(plan: Any, tables: Any, catalog: Any, how: FiniteRun) -> pa.Table:
         def noted(table: pa.Table) -> None:
-            results(table)
+            assert how.results is not None
+            how.results(table)
             seen.append(len(told))
 
-        return embedded.run(*arguments, results=noted, **options)
+        return embedded.run(plan, tables, catalog, replace(how, results=noted))
 
     monkeypatch.setattr(commands, "run", watched)
     shell.query(JOIN)

@@ -19,6 +19,7 @@ from midstream.api import ask
 from midstream.checkpoint import crash_points
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.lease import Heartbeat, Lease
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.job.commands.accounts import history_of, statistics_of
 from midstream.job.events import Scheduled
@@ -52,7 +53,7 @@ def as_multiset(table: pa.Table) -> list[str]:
 def test_random_queries_give_the_same_in_slots_and_stages(seed, tmp_path):
     case = random_case(seed, EVERYTHING)
     question = ask(case.query, case.inputs, time=case.time)
-    expected = run_embedded(question.plan, question.tables, question.catalog)
+    expected = run_embedded(question.plan, question.tables, question.catalog, FiniteRun())
     chain = Chain(question.plan, question.catalog, tmp_path, slots=1 + seed % 4, seed=seed)
     got = chain.run(question.tables, batch_rows=1 + seed * 7 % 40)
     difference = ms.snapshot_equal(got, expected)

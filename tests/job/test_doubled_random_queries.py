@@ -12,6 +12,7 @@ from tests.job.test_doubled_moves import moved
 
 import midstream as ms
 from midstream.api import ask
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run as run_embedded
 
 CHOSEN = {*range(12), 58}
@@ -23,7 +24,7 @@ SEEDS = [seed if seed in CHOSEN else pytest.param(seed, marks=pytest.mark.slow) 
 def test_random_queries_give_the_same_while_groups_move(seed, tmp_path):
     case, rng = random_case(seed, EVERYTHING), random.Random(seed)
     question = ask(case.query, case.inputs, time=case.time)
-    expected = run_embedded(question.plan, question.tables, question.catalog)
+    expected = run_embedded(question.plan, question.tables, question.catalog, FiniteRun())
     chain = Chain(question.plan, question.catalog, tmp_path, slots=2 + seed % 3, seed=seed)
     for part in chain.cut(question.tables, 3 + seed * 7 % 20):
         if rng.random() < 0.15 and chain.driver.manifest is not None:

@@ -14,6 +14,7 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.collect import collect, garbage
 from midstream.checkpoint.local_files import LocalFiles
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.errors import JobError
 from midstream.job.commits import Compactor
@@ -133,7 +134,7 @@ def test_fewer_rows_cross_at_once_where_memory_is_small_or_rows_are_wide():
 def test_random_queries_give_the_same_in_little_memory(seed, tmp_path):
     case = random_case(seed, EVERYTHING)
     question = ask(case.query, case.inputs, time=case.time)
-    expected = run_embedded(question.plan, question.tables, question.catalog)
+    expected = run_embedded(question.plan, question.tables, question.catalog, FiniteRun())
     memory = Memory(2 ** (12 + seed % 3))
     chain = Chain(question.plan, question.catalog, tmp_path, slots=1 + seed % 3, seed=seed, memory=memory)
     got = chain.run(question.tables, batch_rows=5 + seed * 7 % 60)

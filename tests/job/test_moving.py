@@ -32,6 +32,7 @@ from midstream.adaptation.group_moves import BalancePolicy
 from midstream.adaptation.policy import Policy
 from midstream.api import ask
 from midstream.checkpoint.collect import collect
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.distribution.balancing import PATIENCE
 from midstream.distribution.fragments import Route
@@ -393,7 +394,7 @@ def test_every_kind_of_query_in_other_slots(seed, tmp_path):
             chain = Chain(question.plan, question.catalog, tmp_path, resize=1 + (seed + i) % 5, seed=seed)
         chain.batch(part)
     chain.batch({}, end=True)
-    expected = run_embedded(question.plan, question.tables, question.catalog)
+    expected = run_embedded(question.plan, question.tables, question.catalog, FiniteRun())
     assert ms.snapshot_equal(chain.results(), expected), case.replay()
 
 

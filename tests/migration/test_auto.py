@@ -10,6 +10,7 @@ from tests.migration.drive import drive
 
 import midstream as ms
 from midstream.api import ask
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local import embedded
 from midstream.lab.experiments.cape_costs import NestedLoop
 from midstream.migration.auto import Auto, choose
@@ -166,10 +167,10 @@ def test_a_prediction_needs_no_statistics():
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_every_migration_leaves_what_was_predicted_beside_what_was_measured(strategy):
     asked, old, new = four_way(200, 2000)
-    history: list = []
     change = ms.Migration(at=1000, plan=new, strategy=strategy)
-    embedded.run(asked.plan, asked.tables, asked.catalog, plan=old, migrations=[change], batch_rows=40, history=history)
-    (record,) = history
+    how = FiniteRun(old, [change], 40)
+    embedded.run(asked.plan, asked.tables, asked.catalog, how)
+    (record,) = how.told.history
     assert record.predicted["strategy"] == record.strategy and "predicted" in record.comparison()
 
 
@@ -178,10 +179,8 @@ def test_a_migration_that_starts_before_some_stream_has_come_lasts_from_when_it_
     inputs = {
         name: pa.table({"ts": range(first, 100), "k": [1] * (100 - first)}) for name, first in (("A", 0), ("B", 20))
     }
-    history: list = []
     change = ms.Migration(at=10, plan="(B A)", strategy=strategy)
     query = "SELECT A.k FROM A [RANGE 30], B [RANGE 30] WHERE A.k = B.k"
-    ms.run(query, inputs, plan="(A B)", migrations=[change], batch_rows=4, history=history)
-    (record,) = history
+    (record,) = ms.run(query, inputs, plan="(A B)", migrations=[change], batch_rows=4, full=True).history
     assert 20 <= record.started_at < record.ended_at and 0 < record.duration <= 31
     assert record.predicted["duration"] < 100

@@ -14,6 +14,7 @@ from midstream.algebra.plan import rewrite_plan
 from midstream.algebra.snapshots import multiset_equal
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.migration.coalesce import ReferencePoint
 from midstream.migration.genmig import GenMig
@@ -201,15 +202,13 @@ def test_genmig_takes_no_longer_than_the_longest_validity_one_tick_and_the_skew(
     inputs = {
         name: pa.table({"ts": list(range(i, 500, 3)), "k": [1] * len(range(i, 500, 3))}) for i, name in enumerate(names)
     }
-    history: list = []
     asked = ask(text, inputs)
     change = ms.Migration(at=200, plan="(A (B C))", strategy="genmig")
-    run_embedded(
-        asked.plan, asked.tables, asked.catalog, plan="((A B) C)", migrations=[change], batch_rows=9, history=history
-    )
+    how = FiniteRun("((A B) C)", [change], 9)
+    run_embedded(asked.plan, asked.tables, asked.catalog, how)
     starts = [max(t for t in range(i, 200, 3)) for i in range(3)]
     skew = max(starts) - min(starts)
-    assert history[0].split_time - min(starts) <= 101 + 1 + skew
+    assert how.told.history[0].split_time - min(starts) <= 101 + 1 + skew
 
 
 def test_the_shortened_split_is_earlier_where_nothing_long_lived_is_left():
@@ -232,11 +231,9 @@ def test_a_migration_starts_at_a_moment_of_wall_clock_time_where_time_is_a_times
     times = [dt.datetime(2024, 5, 1, 12, 0, s, tzinfo=dt.UTC) for s in (0, 20, 40)]
     rows = pa.table({"ts": pa.array(times, pa.timestamp("us", "UTC")), "k": [1, 1, 1]})
     query = "SELECT A.k FROM A [RANGE '1 minute'], B [RANGE '1 minute'] WHERE A.k = B.k"
-    history: list = []
     asked = ask(query, {"A": rows, "B": rows})
     change = ms.Migration(at=dt.datetime(2024, 5, 1, 14, 0, 30, tzinfo=zone), plan="(B A)", strategy="moving_state")
-    found = run_embedded(
-        asked.plan, asked.tables, asked.catalog, plan="(A B)", migrations=[change], batch_rows=1, history=history
-    )
-    assert history[0].started_at == int(times[1].timestamp() * 1_000_000)
+    how = FiniteRun("(A B)", [change], 1)
+    found = run_embedded(asked.plan, asked.tables, asked.catalog, how)
+    assert how.told.history[0].started_at == int(times[1].timestamp() * 1_000_000)
     assert ms.snapshot_equal(found, ms.reference(query, {"A": rows, "B": rows}))

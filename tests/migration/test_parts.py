@@ -271,10 +271,9 @@ def test_a_part_of_another_kind_is_refused():
 
 @pytest.mark.parametrize("part", ["auto", "whole"])
 def test_records_name_the_part(part):
-    history: list[Any] = []
     change = ms.Migration(at=20, plan="((A B) (C D))", strategy="genmig", part=part)
-    ms.run(COUNT, inputs(), plan="(((A B) C) D)", migrations=[change], batch_rows=5, history=history)
-    (record,) = history
+    settings: dict[str, Any] = {"migrations": [change], "batch_rows": 5, "full": True}
+    (record,) = ms.run(COUNT, inputs(), plan="(((A B) C) D)", **settings).history
     assert (record.new_plan, record.strategy) == ("((A B) (C D))", "genmig")
     assert record.part == (None if part == "whole" else "(([A B] C) D) to ([A B] (C D))")
 

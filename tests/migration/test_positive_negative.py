@@ -14,6 +14,7 @@ from tests.profiles import examples
 
 import midstream as ms
 from midstream.algebra.semantics import evaluate
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.signed_query import run_signed
 from midstream.operators.elements import Elements
 from midstream.operators.signed import consolidated, intervals, signed
@@ -64,9 +65,7 @@ def test_genmig_over_signed_tuples_gives_the_same(setting, rows, at):
     assume("RSTREAM" not in setting.text)
     changes = [ms.Migration(at=at + 5 * i, plan=plan, strategy="genmig") for i, plan in enumerate(setting.plans[1:])]
     asked = setting.asked
-    found = run_signed(
-        asked.plan, asked.tables, asked.catalog, plan=setting.plans[0], migrations=changes, batch_rows=rows
-    )
+    found = run_signed(asked.plan, asked.tables, asked.catalog, FiniteRun(setting.plans[0], changes, rows))
     same = ms.snapshot_equal(found, evaluate(asked.plan, asked.tables, asked.catalog))
     assert same, same
 

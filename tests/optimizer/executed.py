@@ -13,6 +13,7 @@ from midstream.algebra.expressions import Column, Named
 from midstream.algebra.plan import Project, Relation, ToStream
 from midstream.algebra.semantics import evaluate
 from midstream.api import Question, ask
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run
 from midstream.errors import DeadLetterWarning
 from midstream.optimizer.plans import Plan
@@ -46,7 +47,8 @@ def answers(plan: Relation, question: Question) -> pa.Table:
     """The engine's answer to a plan exactly as it stands."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeadLetterWarning)
-        return run(plan, question.tables, question.catalog, plan=Plan(plan, plan, emission_of(plan)), batch_rows=5)
+        how = FiniteRun(Plan(plan, plan, emission_of(plan)), batch_rows=5)
+        return run(plan, question.tables, question.catalog, how)
 
 
 def assert_same(before: Relation, after: Relation, question: Question) -> None:

@@ -25,17 +25,17 @@ SMALL = Scenario(seconds=14, flips_at=6, window=3, slow=16, fast=50, shared=3, o
 def test_a_finite_run_adapts_and_answers_the_same(spark):
     batches = generate(SMALL)
     tables = {name: pa.concat_tables([batch[name] for batch in batches]) for name in STREAMS}
-    decisions: list = []
     rows = sum(table.num_rows for table in tables.values())
-    got = ms.run(
+    result = ms.run(
         SMALL.query,
         tables,
         on=spark,
         plan=SMALL.old_plan,
         batch_rows=rows // SMALL.seconds,
         adaptive="auto",
-        decisions=decisions,
+        full=True,
     )
+    got, decisions = result.table, result.decisions
     assert "migrate" in [d.action for d in decisions]
     assert {d.plan.text for d in decisions if d.action == "migrate"} == {SMALL.old_plan}
     assert ms.snapshot_equal(got, ms.run(SMALL.query, tables))

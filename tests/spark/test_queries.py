@@ -92,9 +92,9 @@ def test_an_error_of_the_query_reaches_the_caller_as_it_is(spark):
 
 def test_rows_without_a_time_are_counted_on_spark_too(spark):
     rows = pa.table({"k": [1, 2, 3], "ts": pa.array([1, None, 3], pa.int64())})
-    dead: list[ms.DeadLetters] = []
     with pytest.warns(ms.DeadLetterWarning, match="1 of A"):
-        result = ms.run("SELECT k FROM A [NOW]", {"A": rows}, on=spark, dead_letters=dead)
+        full = ms.run("SELECT k FROM A [NOW]", {"A": rows}, on=spark, full=True)
+    result, dead = full.table, full.dead_letters
     assert result.column("k").to_pylist() == [1, 3]
     assert result.schema.metadata[b"midstream.dead_letters"] == b'{"A": {"null time": 1}}'
     assert [(letters.stream, letters.reason, len(letters)) for letters in dead] == [("A", "null time", 1)]

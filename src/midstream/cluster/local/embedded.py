@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.adaptation.adaptive import Adaptive
-from midstream.adaptation.plan_changes import Decision
-from midstream.adaptation.policy import Mode, Policy
+from midstream.adaptation.policy import policy_of
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.live_query import LiveQuery
-from midstream.cluster.local.planned_changes import planned_changes
-from midstream.errors import InputError, QueryError
+from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
+from midstream.errors import InputError
 from midstream.job.task.ingest import OUT_OF_RANGE, DeadLetters, checked, in_range, report, ticks_of
 from midstream.migration.history import MigrationRecord
 from midstream.operators.elements import Elements, Indices, Ticks
-from midstream.optimizer.plans import Plan, plan_query
+from midstream.optimizer.plans import plan_query
 
 
 class StreamProgress:
@@ -75,71 +75,70 @@ class StreamProgress:
         self.dead.append(DeadLetters(self.declaration.name, reason, pa.Table.from_batches([chosen])))
 
 
-def run(
-    plan_of: Relation,
-    inputs: Mapping[str, pa.Table],
-    catalog: Catalog,
-    *,
-    plan: Plan | str | None = None,
-    migrations: Sequence[Any] = (),
-    batch_rows: int = 10_000,
-    scheduling: str = "dfs",
-    emit_every: int | None = None,
-    progress: Any = None,
-    dead_letters: list[DeadLetters] | None = None,
-    history: list[MigrationRecord] | None = None,
-    adaptive: Policy | Mode = "off",
-    decisions: list[Decision] | None = None,
-    results: Callable[[pa.Table], None] | None = None,
-) -> pa.Table:
-    """Runs a query over finite tables, batch by batch, and gives all its results in order.
+class Fed(Protocol):
+    """A query in this process that is fed batch by batch."""
 
-    `history` is given the records of the migrations that ended, `decisions` what adaptation decided. `results` is
-    called with what each batch releases, as soon as it does.
-    """
-    if batch_rows < 1:
-        raise QueryError(f"batch_rows must be positive, not {batch_rows}")
-    query = LiveQuery(plan_query(plan_of, plan, emit_every), catalog.functions, schedule=scheduling)
-    streams = {name: StreamProgress(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
-    policy = adaptive if isinstance(adaptive, Policy) else Policy(adaptive)
-    if policy.mode != "off":
+    @property
+    def history(self) -> Sequence[MigrationRecord]:
+        """The migrations that have ended."""
+
+    def feed(self, stream: str, rows: pa.RecordBatch, ticks: Ticks) -> None:
+        """Takes rows of a stream with their times."""
+
+    def advance(self, registers: Mapping[str, int]) -> Elements | None:
+        """Learns how far the streams are; gives what that releases."""
+
+
+def run(plan_of: Relation, inputs: Mapping[str, pa.Table], catalog: Catalog, how: FiniteRun) -> pa.Table:
+    """Runs a query over finite tables, batch by batch, and gives all its results in order."""
+    query = LiveQuery(plan_query(plan_of, how.plan, how.emit_every), catalog.functions, schedule=how.scheduling)
+    policy = policy_of(how.adaptive)
+    if policy is not None:
         query.adaptive = Adaptive(query.plan, policy, catalog.functions, time.monotonic)
-    changes = planned_changes(query.plan, migrations, emit_every, catalog)
-    released: list[Elements | None] = []
+    changes = planned_changes(query.plan, how.migrations, how.emit_every, catalog)
+    released: list[Elements] = []
+    for came in played(query, streams_read(plan_of, catalog), inputs, changes, how):
+        if isinstance(came, PlannedChange):
+            reason = f"planned at {came.at}"
+            query.migrate(came.plan, came.strategy, part=came.part, trigger=reason, queue=True, verify=came.verify)
+        elif came is not None:
+            released.append(came)
+            if how.results is not None:
+                how.results(query.table(came))
+    if query.adaptive is not None:
+        how.told.decisions.extend(query.adaptive.history)
+    tables = [query.table(part) for part in released]
+    return report(pa.concat_tables(tables or [query.table(None)]), how.told.dead_letters)
 
-    def advance() -> None:
-        part = query.advance({name: s.register for name, s in streams.items()})
-        released.append(part)
-        if results is not None and part is not None:
-            results(query.table(part))
 
-    for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):
+def streams_read(plan_of: Relation, catalog: Catalog) -> dict[str, StreamProgress]:
+    """The streams that a query reads, at their beginnings."""
+    return {name: StreamProgress(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
+
+
+def played(
+    query: Fed,
+    streams: Mapping[str, StreamProgress],
+    inputs: Mapping[str, pa.Table],
+    changes: Sequence[PlannedChange],
+    how: FiniteRun,
+) -> Iterator[PlannedChange | Elements | None]:
+    """Feeds a query all its input: gives what each batch releases, and between batches the changes that are due."""
+    for parts in batches_and_cuts(streams, inputs, how.batch_rows, [change.at for change in changes]):
         if isinstance(parts, Cut):
-            change = changes[parts.number]
-            reason = f"planned at {change.at}"
-            query.migrate(
-                change.plan, change.strategy, part=change.part, trigger=reason, queue=True, verify=change.verify
-            )
+            yield changes[parts.number]
             continue
         for name, rows in parts.items():
             query.feed(name, *streams[name].accept(rows))
         for stream in streams.values():
             stream.raise_register()
-        advance()
-        if progress is not None:
-            progress(sum(rows.num_rows for rows in parts.values()))
+        yield query.advance({name: s.register for name, s in streams.items()})
+        how.done(sum(rows.num_rows for rows in parts.values()))
     for stream in streams.values():
         stream.close()
-    advance()
-    if history is not None:
-        history.extend(query.history)
-    if decisions is not None and query.adaptive is not None:
-        decisions.extend(query.adaptive.history)
-    tables = [query.table(part) for part in released if part is not None]
-    dead = [letters for stream in streams.values() for letters in stream.dead]
-    if dead_letters is not None:
-        dead_letters.extend(dead)
-    return report(pa.concat_tables(tables or [query.table(None)]), dead)
+    yield query.advance({name: s.register for name, s in streams.items()})
+    how.told.history.extend(query.history)
+    how.told.dead_letters.extend(letters for stream in streams.values() for letters in stream.dead)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog, UserFunction
-from midstream.algebra.plan import Relation, ToStream, streams_of
+from midstream.algebra.plan import Relation, ToStream
 from midstream.algebra.time import BEGINNING
-from midstream.cluster.local.embedded import Cut, StreamProgress, batches_and_cuts
-from midstream.cluster.local.planned_changes import planned_changes
+from midstream.cluster.finite_run import FiniteRun
+from midstream.cluster.local.embedded import played, streams_read
+from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
 from midstream.errors import MigrationError
-from midstream.job.task.ingest import DeadLetters, reached, report, source_elements
+from midstream.job.task.ingest import reached, report, source_elements
 from midstream.job.task.results import result_table
 from midstream.migration.history import MigrationRecord, Recorder
 from midstream.migration.signed_genmig import SignedGenMig
@@ -91,48 +92,18 @@ class SignedQuery:
         return result_table(self.plan, elements if order is None else elements.take(order))
 
 
-def run_signed(
-    plan_of: Relation,
-    inputs: Mapping[str, pa.Table],
-    catalog: Catalog,
-    *,
-    plan: Plan | str | None = None,
-    migrations: Sequence[Any] = (),
-    batch_rows: int = 10_000,
-    emit_every: int | None = None,
-    progress: Any = None,
-    dead_letters: list[DeadLetters] | None = None,
-    history: list[MigrationRecord] | None = None,
-) -> pa.Table:
+def run_signed(plan_of: Relation, inputs: Mapping[str, pa.Table], catalog: Catalog, how: FiniteRun) -> pa.Table:
     """Runs a query over finite tables in the positive-negative representation."""
-    require_signed([change.strategy for change in migrations])
-    if any(change.verify is not None for change in migrations):
+    require_signed([change.strategy for change in how.migrations])
+    if any(change.verify is not None for change in how.migrations):
         raise MigrationError("migrations of the positive-negative representation are not verified")
-    query = SignedQuery(plan_query(plan_of, plan, emit_every), catalog.functions)
-    streams = {name: StreamProgress(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
-    genmig = [replace(change, strategy="genmig", part="whole") for change in migrations]
-    changes = planned_changes(query.plan, genmig, emit_every, catalog)
-    for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):
-        if isinstance(parts, Cut):
-            change = changes[parts.number]
-            query.migrate(change.plan, f"planned at {change.at}")
-            continue
-        for name, rows in parts.items():
-            query.feed(name, *streams[name].accept(rows))
-        for stream in streams.values():
-            stream.raise_register()
-        query.advance({name: s.register for name, s in streams.items()})
-        if progress is not None:
-            progress(sum(rows.num_rows for rows in parts.values()))
-    for stream in streams.values():
-        stream.close()
-    query.advance({name: s.register for name, s in streams.items()})
-    dead = [letters for stream in streams.values() for letters in stream.dead]
-    if dead_letters is not None:
-        dead_letters.extend(dead)
-    if history is not None:
-        history.extend(query.history)
-    return report(query.table(), dead)
+    query = SignedQuery(plan_query(plan_of, how.plan, how.emit_every), catalog.functions)
+    genmig = [replace(change, strategy="genmig", part="whole") for change in how.migrations]
+    changes = planned_changes(query.plan, genmig, how.emit_every, catalog)
+    for came in played(query, streams_read(plan_of, catalog), inputs, changes, how):
+        if isinstance(came, PlannedChange):
+            query.migrate(came.plan, f"planned at {came.at}")
+    return report(query.table(), how.told.dead_letters)
 
 
 def require_signed(strategies: Sequence[str]) -> None:

@@ -20,21 +20,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from midstream.adaptation.plan_changes import Decision
-from midstream.adaptation.policy import Mode, Policy, policy_of
+from midstream.adaptation.policy import policy_of
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import Cut, StreamProgress, batches_and_cuts
 from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
 from midstream.cluster.spark.environment import require_classic
-from midstream.errors import QueryError
 from midstream.job.commands.rewording import DeclaredQuery, Text
 from midstream.job.events import ErrorPolicySet
 from midstream.job.task.ingest import DeadLetters, report
 from midstream.operators.arrival_hash import carried, carrier
-from midstream.optimizer.plans import Plan, plan_query
+from midstream.optimizer.plans import plan_query
 
 
 def run_on_spark(
@@ -43,37 +42,25 @@ def run_on_spark(
     inputs: Mapping[str, pa.Table],
     catalog: Catalog,
     spark: SparkSession,
-    *,
-    plan: Plan | str | None = None,
-    migrations: Sequence[Any] = (),
-    batch_rows: int = 10_000,
-    scheduling: str = "dfs",
-    emit_every: int | None = None,
+    how: FiniteRun,
     slots: int | None = None,
-    progress: Any = None,
-    dead_letters: list[DeadLetters] | None = None,
-    adaptive: Policy | Mode = "off",
-    decisions: list[Decision] | None = None,
-    history: list[Any] | None = None,
 ) -> pa.Table:
     """Runs a query over finite tables on Spark, batch by batch, and gives all its results in order.
 
-    `decisions` is given what adaptation decided. Dead letters are counted and given as in the embedded run; their rows
-    are those of the dead-letter table.
+    Dead letters are counted and given as in the embedded run; their rows are those of the dead-letter table.
     """
-    if batch_rows < 1:
-        raise QueryError(f"batch_rows must be positive, not {batch_rows}")
     require_classic(spark)
-    policy = policy_of(adaptive)
     folder = Path(tempfile.mkdtemp(prefix="midstream-run-"))
     try:
         names = sorted({s.name for s in streams_of(relation)})
-        changes = planned_changes(plan_query(relation, plan, emit_every), migrations, emit_every, catalog)
-        starts = _write_batches(folder, names, inputs, catalog, batch_rows, [change.at for change in changes])
+        changes = planned_changes(
+            plan_query(relation, how.plan, how.emit_every), how.migrations, how.emit_every, catalog
+        )
+        starts = _write_batches(folder, names, inputs, catalog, how.batch_rows, [change.at for change in changes])
         functions = tuple(catalog.functions.values())
         checkpoint = str(folder / "checkpoint")
         with CheckpointSession(
-            spark, checkpoint=checkpoint, slots=slots, functions=functions, scheduling=scheduling
+            spark, checkpoint=checkpoint, slots=slots, functions=functions, scheduling=how.scheduling
         ) as session:
             for name in names:
                 declared = catalog.streams[name]
@@ -81,19 +68,15 @@ def run_on_spark(
                 session.stream(name, frame, time=declared.time, columns=declared.columns, max_ahead="any")
                 session._declare_lateness(name, declared.lateness)
             session._job.apply(ErrorPolicySet("run", "stop_job"))  # whoever called is told
-            running = session._add(DeclaredQuery(Text("run", query, relation, plan, emit_every), policy))
-            if progress is not None:
-                session.on_progress(lambda event: progress(sum(event["rows"].values())))
+            text = Text("run", query, relation, how.plan, how.emit_every)
+            running = session._add(DeclaredQuery(text, policy_of(how.adaptive)))
+            session.on_progress(lambda event: how.done(sum(event["rows"].values())))
             _plan_changes(session, changes, starts)
             session.process_available(finish=True)
-            if decisions is not None:
-                decisions.extend(session._job.watchers.decided("run"))
-            dead = _dead_letters(session)
-            if dead_letters is not None:
-                dead_letters.extend(dead)
-            if history is not None:
-                history.extend(running.history)
-            return report(running.table(), dead)
+            how.told.decisions.extend(session._job.watchers.decided("run"))
+            how.told.dead_letters.extend(_dead_letters(session))
+            how.told.history.extend(running.history)
+            return report(running.table(), how.told.dead_letters)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

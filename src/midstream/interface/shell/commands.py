@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from midstream.api import Question, ask
+from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run
 from midstream.cluster.local.observing import observe
 from midstream.errors import InputError, QueryError
@@ -81,9 +82,8 @@ class Shell:
         question = self._question(cql)
         answer = ShellAnswer(self.write, self.limit)
         shown = None if self.write_json is not None else answer.take
-        table = run(
-            question.plan, question.tables, question.catalog, plan=self.plan, batch_rows=BATCH_ROWS, results=shown
-        )
+        how = FiniteRun(self.plan, batch_rows=BATCH_ROWS, results=shown)
+        table = run(question.plan, question.tables, question.catalog, how)
         if self.write_json is not None:
             self.write_json(table_as_json(table, self.limit))
         else:
