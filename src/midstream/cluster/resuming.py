@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from midstream.algebra.declarations import Catalog
@@ -27,6 +28,7 @@ from midstream.job.queries.changed_functions import ChangedFunctions, functions_
 from midstream.job.queries.declared import require_same_streams
 from midstream.job.queries.replacing import cannot_go_on, undeclared, without_query
 from midstream.job.task.exchange import Layout
+from midstream.job.watchers import readers_of
 from midstream.language import parse
 from midstream.optimizer.sites.links import links_to_json
 
@@ -90,7 +92,7 @@ def take_up(session: ResumedSession) -> None:
     session.restore_added()
     _go_on_undeclared(session)
     _arrange(session)
-    require_same_streams(job.manifest, job.needed())
+    require_same_streams(job.manifest, job.needed(), partial(readers_of, job.queries))
     accepted, state = session._changed_functions == "accept", job.state
     require_same_functions(state.manifest, session._code, state.queries.values(), state.faults, accepted)
     functions = functions_record(state.manifest, session._code)

@@ -104,6 +104,11 @@ class Watchers:
         }
 
 
+def readers_of(queries: Mapping[str, RunningQuery], declaration: StreamDeclaration, column: str) -> list[str]:
+    """The queries that read a column of a stream."""
+    return [name for name, query in queries.items() if column in needed_columns({name: query}, declaration)]
+
+
 def needed_columns(
     queries: Mapping[str, RunningQuery], declaration: StreamDeclaration, watchers: Watchers | None = None
 ) -> list[str]:

@@ -16,6 +16,7 @@ from midstream.errors import JobError, MidstreamError, QueryError
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.events import QueryReplaced, QueryWithdrawn
 from midstream.job.job import Job
+from midstream.job.queries.declared import added_columns, as_known, more_columns
 from midstream.job.queries.replacing import (
     emits_alike,
     name_of_old,
@@ -81,11 +82,7 @@ class Rewording:
         """Makes way for a text; gives it as it is to be planned, and whether the checkpoint has it in other words."""
         manifest = self.job.manifest
         entry = manifest.queries.get(text.name) if manifest else None
-        if (
-            manifest is None
-            or entry is None
-            or (entry.cql == text.cql and emits_alike(text.relation, entry, text.every))
-        ):
+        if manifest is None or entry is None or self._is_as_it_was(entry, text):
             self.job.apply(QueryWithdrawn(text.name))
             return text, False
         self._require_rest(manifest, text.name, entry)
@@ -93,13 +90,27 @@ class Rewording:
         if old is not None and self._is_same(old, text):
             self.job.apply(QueryWithdrawn(text.name))
             return text, True
-        if not replace and entry.cql == text.cql:
+        if not replace and entry.cql == text.cql and not emits_alike(text.relation, entry, text.every):
             raise other_emission(text.name, text.relation, entry.emit_every, text.every)
+        if not replace and entry.cql == text.cql:
+            raise more_columns(text.name, added_columns(manifest, self.catalog.streams.values()))
         (change,) = self.changes([text])
         if not replace:
             raise refusal(text.name, entry.cql, change.verdict)
         self.job.apply(QueryReplaced(text.name, change.aside, change.freed, old))
         return dataclasses.replace(text, plan=change.new.plan), False
+
+    def _is_as_it_was(self, entry: QueryEntry, text: Text) -> bool:
+        """Whether a text is the checkpoint's, answers at the same instants, and takes no column that it did not have.
+
+        Only a text that takes all columns there are can take more than it did.
+        """
+        if entry.cql != text.cql or not emits_alike(text.relation, entry, text.every):
+            return False
+        if "*" not in text.cql or not added_columns(self.job.manifest, self.catalog.streams.values()):
+            return True
+        old = self._old(text.name, entry)
+        return old is None or self._is_same(old, text)
 
     def with_readers(self, text: Text) -> list[Text]:
         """A text that is to take a query's place, and those that queries that read it have then."""
@@ -163,8 +174,10 @@ class Rewording:
         running = self.job.queries.get(name)
         if running is not None:
             return running
+        streams = {one.name: as_known(self.job.manifest, one) for one in self.catalog.streams.values()}
+        catalog = dataclasses.replace(self.catalog, streams=streams)
         try:
-            return self.adding.query(name, entry.cql, parse(entry.cql, self.catalog), None, entry.emit_every, True)
+            return self.adding.query(name, entry.cql, parse(entry.cql, catalog), None, entry.emit_every, True)
         except MidstreamError:
             return None
 

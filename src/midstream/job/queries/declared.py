@@ -7,8 +7,11 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.statistics import UNKNOWN, Estimate, Statistics, StreamStatistics
@@ -18,6 +21,9 @@ from midstream.errors import JobError
 Record = dict[str, Mapping[str, Any]]
 Needed = Iterable[tuple[StreamDeclaration, Iterable[str]]]
 """Streams, with the columns of them that are read."""
+
+Readers = Callable[[StreamDeclaration, str], Sequence[str]]
+"""Gives the names of the queries that read a column of a stream."""
 
 
 def streams_record(before: Manifest | None, needed: Needed) -> Record:
@@ -32,8 +38,8 @@ def streams_record(before: Manifest | None, needed: Needed) -> Record:
     return known
 
 
-def require_same_streams(manifest: Manifest | None, needed: Needed) -> None:
-    """Fails if a stream is declared in another way than the checkpoint was made with."""
+def require_same_streams(manifest: Manifest | None, needed: Needed, readers: Readers) -> None:
+    """Fails if a stream is declared in another way than the checkpoint was made with; names the queries concerned."""
     known = {} if manifest is None else manifest.settings.declared
     for stream, columns in needed:
         record = known.get(stream.name)
@@ -46,7 +52,36 @@ def require_same_streams(manifest: Manifest | None, needed: Needed) -> None:
         for name in (name for name in columns if name in record["columns"]):
             kind = str(stream.columns.field(name).type)
             if record["columns"][name] != kind:
-                raise _other(stream.name, f"another type of column {name}", record["columns"][name], kind)
+                by = f", which {' and '.join(readers(stream, name))} read," if readers(stream, name) else ""
+                raise _other(stream.name, f"another type of column {name}{by}", record["columns"][name], kind)
+
+
+def as_known(manifest: Manifest | None, stream: StreamDeclaration) -> StreamDeclaration:
+    """A stream with the columns of it that the checkpoint has read, as far as it still has them."""
+    record = None if manifest is None else manifest.settings.declared.get(stream.name)
+    if record is None:
+        return stream
+    known = [field for field in stream.columns if field.name in record["columns"] or field.name == stream.time]
+    return replace(stream, columns=pa.schema(known))
+
+
+def added_columns(manifest: Manifest | None, streams: Iterable[StreamDeclaration]) -> list[str]:
+    """Columns of streams that the checkpoint has not read, as `stream.column`."""
+    return [
+        f"{stream.name}.{name}"
+        for stream in streams
+        for name in stream.columns.names
+        if name not in as_known(manifest, stream).columns.names
+    ]
+
+
+def more_columns(query: str, added: Sequence[str]) -> JobError:
+    """Says that a text which takes all columns takes more than it did."""
+    return JobError(
+        f"query {query} would have more columns than in the checkpoint",
+        detail=f"its text takes all columns there are, and {', '.join(added)} came since; rows before have none",
+        hint="name the columns in its text; or run with --replace (session.query(..., replace=True)) to begin it again",
+    )
 
 
 def _other(stream: str, what: str, old: str, new: str) -> JobError:
