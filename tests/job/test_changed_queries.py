@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.api import ask
-from midstream.checkpoint.commands import DropQuery, ReplaceQuery
+from midstream.checkpoint.commands import CancelMigration, DropQuery, ReplaceQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
 from midstream.interface.cli.app import app
@@ -400,3 +400,64 @@ def test_a_text_that_is_verified_takes_the_place_only_if_it_gives_the_same(new, 
     assert not any("~" in name for name in ms.open(str(tmp_path)).queries)
     expected = ms.reference(WITH_LOW if new == DIFFERENT else new, rows)
     assert start < 75 and ms.snapshot_equal(clipped(got, start), clipped(expected, start))
+
+
+@pytest.mark.parametrize("seed", always(6, range(80)))
+def test_large_windows_are_filled_over_several_batches_while_the_old_text_answers(seed, tmp_path, monkeypatch):
+    monkeypatch.setattr("midstream.job.slots.pacing.LEAST_WORK", 12)
+    monkeypatch.setattr("midstream.job.slots.pacing.SHARE", 0)
+    rng, tables = random.Random(seed), streams(seed, seed % 2 == 1, rows=90)
+    names = [n for n, (_, _, complete) in PAIRS.items() if complete and "UNION" not in PAIRS[n][0]]
+    old, new, _ = PAIRS[names[seed % len(names)] if seed > 5 else rng.choice(names)]
+
+    def opened() -> CheckpointSession:
+        session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=2)
+        for name in "ABC":
+            session.stream(name, SCHEMA, lateness=0)
+        session.query("q", old)
+        return session.start()
+
+    session, begun, ends = opened(), False, None
+    for number, low in enumerate(range(0, 160, 8)):
+        part = {
+            n: t.filter(pc.and_(pc.greater_equal(t["ts"], low), pc.less(t["ts"], low + 8))) for n, t in tables.items()
+        }
+        if number == 8:
+            begun = carry_out(session, ReplaceQuery("q", new))["paced"]
+        if number > 8 and session.queries["q"].cql == new and ends is None:
+            ends = number
+        match rng.choice(["", "", "", "rescale", "rebalance", "restart"]) if number > 5 else "":
+            case "rescale":
+                session.rescale(rng.randint(1, 4))
+            case "rebalance":
+                session.rebalance([rng.randrange(session._job.state.slots) for _ in range(256)], protocol="mslb")
+            case "restart" if number != 8:
+                session.stop()
+                session = opened()
+        session.push({name: table for name, table in part.items() if table.num_rows})
+    session.finish()
+    text, got = session.queries["q"].cql, session.results("q")
+    records = [r.record for r in session.queries["q"].history]
+    session.stop()
+    assert text == new
+    whole = next(r for r in records if r.get("event") == "started")["complete_from"]
+    expected = ms.reference(new, tables)
+    assert begun == (ends is None or ends > 9)
+    assert ms.snapshot_equal(later(got, whole), later(expected, whole))
+
+
+def test_a_text_whose_windows_are_being_filled_can_be_cancelled(tmp_path, monkeypatch):
+    monkeypatch.setattr("midstream.job.slots.pacing.LEAST_WORK", 4)
+    monkeypatch.setattr("midstream.job.slots.pacing.SHARE", 0)
+    session = declared(tmp_path)
+    pushed(session, 0, 40)
+    assert carry_out(session, ReplaceQuery("q", COUNTS.replace("30", "20")))["paced"]
+    pushed(session, 40, 42)
+    assert session.queries["q"].cql == COUNTS
+    carry_out(session, CancelMigration("q"))
+    pushed(session, 42, 60)
+    session.finish()
+    got, history = session.results("q"), [record.status for record in session.queries["q"].history]
+    session.stop()
+    rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(60)])}
+    assert history == ["cancelled"] and ms.snapshot_equal(got, ms.reference(COUNTS, rows))

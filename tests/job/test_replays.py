@@ -17,8 +17,8 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.job.commands.accounts import history_of
+from midstream.job.queries.filling import parted
 from midstream.job.slots import pacing
-from midstream.job.slots.pacing import parted
 from midstream.job.task.lanes import KEPT, TARGET
 from midstream.optimizer.plans import enumerate_plans
 

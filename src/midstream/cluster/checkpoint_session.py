@@ -187,8 +187,8 @@ class CheckpointSession(Session):
         assert isinstance(command, ReplaceQuery)
         with self._job.gate:
             told = forecast(self._job, command, self.catalog)
-            if not dry_run and command.verify is not None:
-                self._enrolment.begin_shadow(command)
+            if not dry_run and (command.verify is not None or told["paced"]):
+                self._enrolment.begin_shadow(command, told["paced"])
             elif not dry_run:
                 for text in self._enrolment.changed(command):
                     self._add(replace(self._declared[text.name], text=text, replace=True))

@@ -18,7 +18,7 @@ from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.batch import TICKS
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.commands.forecast import changes_by
-from midstream.job.commands.rewording import Rewording, Text
+from midstream.job.commands.rewording import Replacement, Rewording, Text
 from midstream.job.events import QueryAdded, ShadowBegun
 from midstream.job.job import Job
 from midstream.job.migrations.verifying import Verification
@@ -103,21 +103,31 @@ class Enrolment:
         """The texts that change with a query's, all of which can."""
         return [change.text for change in changes_by(self.job, command, self.catalog)]
 
-    def begin_shadow(self, command: ReplaceQuery) -> None:
-        """Runs another text beside a query, to compare both before it takes the query's place."""
+    def begin_shadow(self, command: ReplaceQuery, paced: bool) -> None:
+        """Runs another text beside a query, to fill its windows or to compare both, before it takes the place."""
         change, *readers = changes_by(self.job, command, self.catalog)
-        if readers or not change.verdict.ever_complete:
-            why = "other queries read it" if readers else change.verdict.complete
+        new, columns, stretch = change.new, tuple[str, ...](), Stretch(1)
+        if paced:
+            new = dataclasses.replace(new, begins=dataclasses.replace(new.begins, paced=True))
+        else:
+            columns = self._compared(command, change, bool(readers))
+            stretch = Stretch(ticks(command.verify or 0, new.plan.query.domain))
+        told = ("replace", "another text", "whole", INFINITY, INFINITY)
+        verification = Verification(new.plan.text, *told, stretch, text=change.text.cql, columns=columns)
+        shadow = dataclasses.replace(new, name=copy_name(command.query))
+        self.job.apply(ShadowBegun(command.query, shadow, verification))
+
+    def _compared(self, command: ReplaceQuery, change: Replacement, read: bool) -> tuple[str, ...]:
+        """The columns on which another text is compared with a query; refuses what cannot be."""
+        if read or not change.verdict.ever_complete:
+            why = "other queries read it" if read else change.verdict.complete
             raise JobError(f"another text of query {command.query} cannot be verified: {why}", hint="leave verify out")
-        new, old, name = change.new, self.query(command.query), copy_name(command.query)
-        both = [column for column in old.plan.query.schema.names if column in new.plan.query.schema.names]
+        old, new = (query.plan.query.schema.names for query in (self.query(command.query), change.new))
+        both = [column for column in old if column in new]
         columns = tuple(part.strip() for part in command.columns.split(",")) if command.columns else tuple(both)
         if not columns or not set(columns) <= set(both):
             raise QueryError("the texts have not both all columns to compare", detail=f"both have {', '.join(both)}")
-        stretch = Stretch(ticks(command.verify or 0, new.plan.query.domain))
-        told = ("replace", "another text", "whole", INFINITY, INFINITY)
-        verification = Verification(new.plan.text, *told, stretch, text=change.text.cql, columns=columns)
-        self.job.apply(ShadowBegun(command.query, dataclasses.replace(new, name=name), verification))
+        return columns
 
     def _prefer(self, text: Text) -> None:
         """Goes over to the plan that a text in other words would have had."""

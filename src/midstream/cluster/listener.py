@@ -193,7 +193,7 @@ def _put_in_place(session: Commanded, command: ReplaceQuery) -> dict[str, Any]:
     before, texts, added = dict(job.queries), dict(job.state.texts), dict(job.state.added)
     options = {name: getattr(command, name) for name in ("plan", "incomplete", "verify", "columns")}
     told = session.replace(command.query, command.cql, **options)
-    if command.verify is not None:
+    if command.verify is not None or told["paced"]:
         return told
     for name in (command.query, *(reader["query"] for reader in told["readers"])):
         now, plan = job.queries[name].cql, command.plan if name == command.query else None

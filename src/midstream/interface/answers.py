@@ -54,6 +54,8 @@ def answer_text(command: Command | None, answer: Record) -> str:
             return f"query {query} was added"
         case ReplaceQuery(query):
             parts = [answer, *answer["readers"]]
+            if answer["paced"]:
+                return f"query {query} is replaced once its windows are filled; until then the old text answers"
             if command.verify is not None:
                 return f"query {query} runs by both texts for {command.verify}, and changes if they give the same"
             return "\n".join(f"query {p['query']} is replaced with the next batch: {p['complete']}" for p in parts)

@@ -18,6 +18,7 @@ from midstream.job.lanes import Dealing, RunningLane
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
+from midstream.job.slots.pacing import Pace
 from midstream.job.task.exchange import Addressing, Layout
 from midstream.job.task.in_place import Arrivals, arrivals
 from midstream.job.task.memory import Memory
@@ -95,7 +96,8 @@ class Batch:
             self.position.set_aside, changes.ended, changes.recut, () if move is None else move.queries
         )
         sooner, apart = frozenset(self.arrivals.sooner), self.slots.apart
-        return SharingPlan(self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner, apart)
+        known = (self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner, apart)
+        return SharingPlan(*known, Pace.of(self.before, ()).rows)
 
     @property
     def registers(self) -> Mapping[str, int]:

@@ -272,7 +272,7 @@ class Outcome:
             for (name, fragment), part in report.fragments.items():
                 if name in found and part.entries:
                     found[name].setdefault(fragment, {})[report.slot] = part.entries
-        segments: dict[str, Stored] = {**found, **resting(self.before, self.batch.queries)}
+        segments: dict[str, Stored] = {**found, **resting(self.before, self.batch.queries), **self.batch.sharing.rest}
         for name, query in self.batch.queries.items():
             if query.migration is not None and query.migration.apart and self._goes_over(query, query.migration):
                 segments = with_lanes(segments, name, by_target(lane_numbers(segments, name)))

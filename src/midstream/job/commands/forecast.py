@@ -44,6 +44,7 @@ from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import Beginning, RunningQuery
 from midstream.job.slots.both_at_once import move_of, require_both
 from midstream.job.slots.class_dealing import ClassLoads
+from midstream.job.slots.pacing import Pace
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
@@ -261,8 +262,12 @@ def _add(job: Job, name: str, relation: Relation, wanted: str | None) -> Record:
 
 
 def _replace(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
-    first, *readers = (change.to_json() for change in changes_by(job, command, catalog))
-    return {**first, "readers": readers}
+    first, *readers = changes_by(job, command, catalog)
+    most = Pace.of(job.manifest, ()).rows
+    read = sum(window.rows for window in first.verdict.windows)
+    # What changes together begins together, in one batch; so does what is compared.
+    paced = command.verify is None and not readers and most is not None and read > most
+    return {**first.to_json(), "paced": paced, "readers": [reader.to_json() for reader in readers]}
 
 
 def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replacement]:

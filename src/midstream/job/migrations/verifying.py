@@ -196,6 +196,8 @@ def _examined(
 ) -> tuple[Manifest, Consequence]:
     """The manifest with what the results of a query and its copy say by now, and what follows from that."""
     copy, query = copy_name(name), queries[name]
+    if known.text is not None and not known.columns:
+        return manifest, Consequence(replace(known, passed=_is_full(manifest, copy)), "goes on")
     if known.since == INFINITY:
         since = _complete_from(manifest, copy)
         known = replace(known, since=since, compared_to=since)
@@ -282,6 +284,12 @@ def _between(files: Files, manifest: Manifest, query: str, since: int, until: in
     known = replace(manifest, released={**manifest.released, query: until})
     table = stored_results(files, known, query, since)
     return [table] if table.num_rows else []
+
+
+def _is_full(manifest: Manifest, copy: str) -> bool:
+    """Whether a copy by another text has been given all rows that are kept for it."""
+    sharing = manifest.account(copy).sharing
+    return sharing is not None and not sharing.get("filling") and manifest.queries[copy].status != QUARANTINED
 
 
 def _compared(table: pa.Table, columns: Sequence[str]) -> list[str]:

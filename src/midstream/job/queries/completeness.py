@@ -42,6 +42,8 @@ class Record:
     own: bool = False
     inherited: Mapping[str, int] = field(default_factory=dict)
     shares: tuple[str, ...] = ()
+    filling: Mapping[str, Any] | None = None
+    """How its windows are filled over several batches, if they are; without content once they are full."""
 
     @property
     def lacks_rows(self) -> bool:
@@ -50,12 +52,30 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """What the manifest says."""
-        return {"since": dict(self.since), "start": self.start, "whole_at": self.whole_at, "own": self.own}
+        known = {"since": dict(self.since), "start": self.start, "whole_at": self.whole_at, "own": self.own}
+        return known if self.filling is None else {**known, "filling": self.filling}
+
+    def begun(self, batch_id: int, plan: str) -> dict[str, Any]:
+        """What a query's history says of its beginning with a batch."""
+        return {
+            "event": "started",
+            "status": "started",
+            "trigger": "added",
+            "old_plan": "",
+            "new_plan": plan,
+            "strategy": "",
+            "start_batch": batch_id,
+            "end_batch": batch_id,
+            "at": None if self.start == BEGINNING else self.start,
+            "inherited": {alias: max(0, batch) for alias, batch in self.inherited.items()},
+            "shares": list(self.shares),
+        }
 
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> Record:
         """What a manifest said."""
-        return Record(stored["since"], stored["start"], stored["whole_at"], stored["own"])
+        known = (stored["since"], stored["start"], stored["whole_at"], stored["own"])
+        return Record(*known, filling=stored.get("filling"))
 
 
 def complete(start: int, lacks_rows: bool, whole_at: int | None, domain: TimeDomain) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from midstream.algebra.windows import Range, Unbounded
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.fragments import STAY, Received
 from midstream.job.queries.completeness import ALWAYS, end_of
+from midstream.job.queries.filling import FilledWindow, Lying
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.task_graph import has_null_keys
-from midstream.job.task.works import ArrivalFilter, BySlot, Derived
+from midstream.job.task.works import Derived
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box
 
@@ -93,8 +94,15 @@ class DerivedWindow:
 
     source: p.SourceNode
     rows: Derived
+    lying: Lying
     begun: int
     longest: int | None
+
+    @property
+    def filled(self) -> FilledWindow:
+        """The window as one that is filled over several batches."""
+        rows, lying = self.rows, self.lying
+        return FilledWindow(rows.alias, rows.of, rows.columns, lying.in_place, lying.key, lying.everywhere)
 
 
 Others = Sequence[tuple[RunningQuery, Mapping[str, int]]]
@@ -116,8 +124,10 @@ def derived_windows(
         for other, since, number, kept in _kept(wanted, others) if source.stream.alias not in known else ():
             if any(kept.lacks(wanted, nulls)) or (there := _lying(kept, query, other, number, before)) is None:
                 continue
-            derived = Derived(query.name, source.stream.alias, other.name, kept.columns_of(source), *there)
-            found.append(DerivedWindow(source, derived, since[kept.alias], kept.longest))
+            rows = Derived(
+                query.name, source.stream.alias, other.name, kept.columns_of(source), *there.read(before.slots)
+            )
+            found.append(DerivedWindow(source, rows, there, since[kept.alias], kept.longest))
         if found:
             yield min(found, key=lambda f: (f.begun, -INFINITY if f.longest is None else -f.longest))
 
@@ -168,27 +178,22 @@ def _kept(wanted: WantedRows, others: Others) -> Iterator[tuple[RunningQuery, Ma
                 yield other, since, number, kept
 
 
-def _lying(
-    kept: KeptRows, query: RunningQuery, other: RunningQuery, fragment: int, before: Manifest
-) -> tuple[BySlot, ArrivalFilter | None] | None:
-    """The segments that slots read for a new query, and which of their rows; None if that cannot be told.
+def _lying(kept: KeptRows, query: RunningQuery, other: RunningQuery, fragment: int, before: Manifest) -> Lying | None:
+    """Where the rows lie that a new query starts with; None if that cannot be told.
 
-    Rows lie in the slots in which they arrived for the query that keeps them. If they arrive elsewhere for the new one,
-    each slot reads all of them, and takes those that would have come to it.
+    Rows lie in the slots in which they arrived for the query that keeps them.
     """
     stored = before.segments.get(other.name, {}).get(fragment, {})
     held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
     old, new = (q.staged.routes.get(kept.stream, STAY) for q in (other, query))
-    if new == old or (new == STAY and not old.everywhere):
-        return held, None
-    slots, readable = before.slots, set(new.key or ()) <= kept.columns.keys()
-    if old.slots or new.slots or slots.shared or slots.doubled is not None or not readable:
+    readable = set(new.key or ()) <= kept.columns.keys()
+    key = tuple(kept.columns[name] for name in new.key or ()) if readable else None
+    in_place, slots = new == old or (new == STAY and not old.everywhere), before.slots
+    if not in_place and (old.slots or new.slots or slots.shared or slots.doubled is not None or not readable):
         return None
-    copies = list(held.values())[:1] if old.everywhere else list(held.values())
-    everything = {slot: [entry for entries in copies for entry in entries] for slot in range(slots.count)}
-    if new.everywhere:
-        return everything, None
-    return everything, ArrivalFilter(tuple(kept.columns[name] for name in new.key or ()), tuple(slots.routing))
+    if not in_place and old.everywhere:
+        held = dict(list(held.items())[:1])
+    return Lying(held, in_place, key, new.everywhere)
 
 
 def kept_of(query: RunningQuery) -> Iterator[tuple[int, KeptRows]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from midstream.algebra import physical as p
 from midstream.algebra.physical.identities import structure
@@ -209,3 +210,21 @@ class Fingerprints:
     def names(self, outline: Outline, identity: Callable[[Outline], str]) -> NodeNames:
         """The numbers of a node and of those below it in its fragment."""
         return NodeNames(self.number(identity(outline)), tuple(self.names(below, identity) for below in outline.inputs))
+
+
+def largest(outline: Outline, known: Mapping[str, Any]) -> Iterator[Outline]:
+    """The largest known nodes of a plan, across all its fragments."""
+    if outline.text in known and outline.remembers:
+        yield outline
+        return
+    for below in (*outline.inputs, *([] if outline.producer is None else [outline.producer])):
+        yield from largest(below, known)
+
+
+def read_by(outline: Outline, chosen: Callable[[Outline], bool], inside: bool = False) -> Iterator[Outline]:
+    """What comes from other fragments to the chosen nodes that remember, and to what is below them."""
+    inside = inside or (outline.remembers and chosen(outline))
+    if inside and outline.producer is not None:
+        yield outline
+    for below in outline.inputs:
+        yield from read_by(below, chosen, inside)

@@ -196,6 +196,8 @@ class Beginning:
 
     withhold: bool = False
     since: int = INFINITY
+    paced: bool = False
+    """Whether its windows are filled over several batches; until another query takes it over, nobody hears it."""
 
 
 NOW = Beginning()

@@ -13,7 +13,7 @@ window than its name says. So is a query that does not run by one plan in all sl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,10 +21,13 @@ from midstream.algebra import physical as p
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import lane_name
 from midstream.job.queries.completeness import ALWAYS, Record, complete, end_of
 from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole
-from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark
+from midstream.job.queries.filling import Kept, Ranges, WindowFilling
+from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.task.lanes import KEPT
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import probed_alias, probed_token
 from midstream.job.task.works import BySlot, Derived, FragmentWork, Inherited, Member, TaskWork
@@ -47,11 +50,16 @@ class SharingPlan:
     """The queries whose fragments run a stage sooner than they say."""
     apart: Collection[str] = ()
     """The key classes that are not dealt as rows arrive."""
+    rows: int | None = None
+    """How many kept rows go through a query with a batch that is filled over several; None: all."""
 
     def __post_init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.inherited: list[tuple[str, int, str, int, BySlot]] = []
         self.derived: list[Derived] = []
+        self.filled: set[str] = set()
+        self.rest: dict[str, Ranges] = {}
+        """What queries that are being filled have yet to be given, by the names of lanes."""
         for name, query in self.queries.items():
             if name in self._stored:
                 self.records[name] = self._known(query)
@@ -75,6 +83,11 @@ class SharingPlan:
 
     def _known(self, query: RunningQuery) -> Record:
         stored = Record.from_json(self._stored[query.name])
+        if stored.filling and self.before is not None:
+            kept = self.before.segments.get(lane_name(query.name, KEPT), {})
+            return self._fill(query, stored, WindowFilling.from_json(stored.filling), kept)
+        if stored.filling is not None:
+            stored = replace(stored, own=False, filling=None)
         aliases = {source.stream.alias for source in query.sources}
         record = replace(stored, since={alias: stored.since.get(alias, self.batch_id) for alias in aliases})
         if query.migration is not None or query.local or query.name in self.migrated:
@@ -94,6 +107,8 @@ class SharingPlan:
             return Record(dict.fromkeys(aliases, ALWAYS))
         if query.name in self.before.queries:
             return Record(dict.fromkeys(aliases, self.batch_id), own=True, whole_at=self._whole_at(query))
+        if query.begins.paced:
+            return self._begin_to_fill(query, self._derivable(query, ()))
         since: dict[str, int] = {}
         start = self.frontiers[query.name]
         partners: dict[str, None] = {}
@@ -114,6 +129,22 @@ class SharingPlan:
             return replace(record, start=max(start, record.whole_at + isinstance(query.plan.query, ToStream)))
         return record
 
+    def _begin_to_fill(self, query: RunningQuery, found: Sequence[DerivedWindow]) -> Record:
+        """The record of a query that nobody hears, and that begins to be given rows that others keep."""
+        since = {source.stream.alias: self.batch_id for source in query.sources}
+        record = Record(since | {f.rows.alias: f.begun for f in found}, INFINITY, self._whole_at(query), True)
+        kept = {number: window.lying.held for number, window in enumerate(found)}
+        return self._fill(query, record, WindowFilling("", tuple(window.filled for window in found)), kept)
+
+    def _fill(self, query: RunningQuery, record: Record, filling: WindowFilling, kept: Kept) -> Record:
+        assert self.before is not None
+        filling, given, rest = filling.next(query.name, kept, self.rows, self.before.slots)
+        self.derived += given
+        self.filled.add(query.name)
+        if rest:
+            self.rest[lane_name(query.name, KEPT)] = rest
+        return replace(record, own=True, filling=filling.to_json() if rest else {})
+
     def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Fingerprint, Record]]:
         """The queries that a new one can start from; what came with it in this batch has nothing yet."""
         for name, record in self.records.items():
@@ -128,7 +159,7 @@ class SharingPlan:
         for other, theirs, record in self._others(query):
             for node in theirs.nodes() if theirs.progress == fingerprint.progress else ():
                 running.setdefault(node.text, (other.name, record))
-        for node in _largest(fingerprint.root, running):
+        for node in largest(fingerprint.root, running):
             name, record = running[node.text]
             if not node.aliases & since.keys():
                 since.update({alias: record.since[alias] for alias in node.aliases})
@@ -222,6 +253,8 @@ class SharingPlan:
     def place(self, query: str) -> object | None:
         """Queries of one place share a graph in each stage; None for those that are alone."""
         known = self.queries.get(query)
+        if query in self.filled:
+            return ("filled", query)
         if known is None or not self._can_share(known, self.records[query]):
             return None
         routed = bool(known.staged.windows)
@@ -257,7 +290,7 @@ class SharingPlan:
     def _shares(self, works: Sequence[FragmentWork], common: set[object]) -> bool:
         """Whether works have nodes with names: there are several, one begins, or others keep the same windows."""
         first = works[0]
-        begins = first.fragment.stage == 0 and self.is_fresh(first.query)
+        begins = first.fragment.stage == 0 and (self.is_fresh(first.query) or first.query in self.filled)
         return len(works) > 1 or begins or bool(common & self._tokens(first))
 
     def exchanged(self, query: str) -> dict[int, object]:
@@ -273,7 +306,7 @@ class SharingPlan:
         known = self._running(place) if self.is_fresh(query) else None
         found: dict[int, object] = {}
         for outline in fingerprint.outlines.values():
-            for leaf in _read_by(outline, lambda o: known is None or o.identity(since) in known, known is None):
+            for leaf in read_by(outline, lambda o: known is None or o.identity(since) in known, known is None):
                 found[leaf.node.fragment] = (place, leaf.identity(since))  # type: ignore[attr-defined]
         return found
 
@@ -362,39 +395,6 @@ class SharingPlan:
         """What a query's history says of its start, if it came while others ran."""
         if not self.is_fresh(name):
             return []
-        record = self.records[name]
-        return [
-            {
-                "event": "started",
-                "status": "started",
-                "trigger": "added",
-                "old_plan": "",
-                "new_plan": self.queries[name].plan.text,
-                "strategy": "",
-                "start_batch": self.batch_id,
-                "end_batch": self.batch_id,
-                "at": None if record.start == BEGINNING else record.start,
-                **self.completeness(name),
-                "inherited": {alias: max(0, batch) for alias, batch in record.inherited.items()},
-                "derived": {d.alias: d.of for d in self.derived if d.query == name},
-                "shares": list(record.shares),
-            }
-        ]
-
-
-def _largest(outline: Outline, known: Mapping[str, Any]) -> Iterator[Outline]:
-    """The largest known nodes of a plan, across all its fragments."""
-    if outline.text in known and outline.remembers:
-        yield outline
-        return
-    for below in (*outline.inputs, *([] if outline.producer is None else [outline.producer])):
-        yield from _largest(below, known)
-
-
-def _read_by(outline: Outline, chosen: Callable[[Outline], bool], inside: bool = False) -> Iterator[Outline]:
-    """What comes from other fragments to the chosen nodes that remember, and to what is below them."""
-    inside = inside or (outline.remembers and chosen(outline))
-    if inside and outline.producer is not None:
-        yield outline
-    for below in outline.inputs:
-        yield from _read_by(below, chosen, inside)
+        derived = {rows.alias: rows.of for rows in self.derived if rows.query == name}
+        begun = self.records[name].begun(self.batch_id, self.queries[name].plan.text)
+        return [{**begun, **self.completeness(name), "derived": derived}]

@@ -21,11 +21,12 @@ from dataclasses import dataclass, field, replace
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name, query_of
-from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
+from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import MEMORY
 from midstream.distribution.fragments import ARRIVAL, Routing, class_received
 from midstream.distribution.moves import Shipment, plan_replay
 from midstream.job.lanes import Stored, by_target, lane_numbers, with_lanes
+from midstream.job.queries.filling import Ranges, parted
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import PlanMove, shipment_key
 from midstream.job.slots.segment_reuse import MOST_RANGES, SegmentReuse, ranges_of_groups
@@ -157,9 +158,6 @@ def _shares(table: Sequence[int], slots: int, loads: Sequence[float]) -> tuple[f
 Stages = Mapping[str, Stored]
 """The segments of plans by name."""
 
-Ranges = dict[int, dict[int, list[SegmentEntry]]]
-"""Parts of segments, by fragment and slot."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -255,31 +253,6 @@ def _kept(query: RunningQuery, before: Manifest) -> Ranges:
         }
         for number, names in origins.items()
     }
-
-
-def parted(kept: Stored, rows: int | None) -> tuple[Ranges, Ranges]:
-    """The next ranges of some segments with about so many rows (None: all), and what is left then."""
-    every = list(_entries(kept))
-    total = sum(entry.rows for entry in every)
-    if rows is None or total <= rows:
-        return _within(kept, 0, ALL_HASHES), {}
-    since = min(entry.hash_from for entry in every)
-    until = since + max(1, (ALL_HASHES - since) * rows // total)
-    return _within(kept, since, until), _within(kept, until, ALL_HASHES)
-
-
-def _within(kept: Stored, since: int, until: int) -> Ranges:
-    found: Ranges = {}
-    for number, slots in kept.items():
-        for slot, entries in slots.items():
-            parts = [e.part(since, until) for e in entries if e.hash_from < until and since < e.hash_to]
-            if parts:
-                found.setdefault(number, {})[slot] = parts
-    return found
-
-
-def _entries(kept: Stored) -> Iterator[SegmentEntry]:
-    return (entry for slots in kept.values() for entries in slots.values() for entry in entries)
 
 
 def after_replays(segments: Stages, replayed: Mapping[str, Replay], over: Collection[str]) -> dict[str, Stored]:

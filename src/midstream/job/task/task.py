@@ -238,7 +238,7 @@ class Task:
 
     def _begin(self) -> None:
         """Lets new members start."""
-        if not any(member.fresh for member in self.work.members):
+        if not any(member.fresh for member in self.work.members) and not self.work.derived:
             return
         new, live = NewMembers(self.graph, self.store), self.graph.live
         for number, port, content in new.inputs():

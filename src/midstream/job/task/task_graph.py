@@ -196,7 +196,7 @@ class NewMembers:
         windows = {(i.node, i.port): i.segments.get(self.store.slot, ()) for i in self.task.work.inherited}
         for number, operator in enumerate(self.graph.operators):
             member = self.task.owner[number]
-            if not member.fresh:
+            if not self._begins(member):
                 continue
             for port, place in enumerate(self.graph.inputs[number]):
                 kept = windows.get((self.graph.names[number], port))
@@ -204,11 +204,15 @@ class NewMembers:
                 for content in contents:
                     yield number, port, content
 
+    def _begins(self, member: Member) -> bool:
+        """Whether a member is new, or goes on to be given rows that others had kept when it was."""
+        return member.fresh or any(derived.query == member.work.query for derived in self.task.work.derived)
+
     def results(self) -> Iterator[tuple[int, Elements]]:
         """What new members give whose root runs already."""
         for i, member in enumerate(self.task.work.members):
             root = self.graph.members[i].root
-            if member.fresh and (root < 0 or not self.task.owner[root].fresh):
+            if self._begins(member) and (root < 0 or not self._begins(self.task.owner[root])):
                 for content in self._present(root, member):
                     yield i, content
 
@@ -228,7 +232,7 @@ class NewMembers:
         if place < 0:
             yield from self._derived(self.graph.sources[~place][0], member)
             return
-        if self.task.owner[place].fresh:
+        if self._begins(self.task.owner[place]):
             return
         operator, node = self.graph.operators[place], self.graph.nodes[place]
         if node.stateful:

@@ -1,0 +1,132 @@
+"""Windows of a new query that are filled over several batches, while another query goes on answering.
+
+Rows that others keep are immutable segments; the manifest names what of them the new query has yet to be given. With
+each batch the next range of hashes of all of them goes through the query's plan, about as many rows as are wanted. A
+snapshot depends only on what is valid in it, and operators do not depend on the order in which rows come that are still
+valid: after the last range the query holds what it would hold if all had come at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from zlib import crc32
+
+from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
+from midstream.checkpoint.records import Slots
+from midstream.job.task.works import ArrivalFilter, BySlot, Derived
+
+Kept = Mapping[int, BySlot]
+"""Segments by fragment, or by window, and slot."""
+
+Ranges = dict[int, dict[int, list[SegmentEntry]]]
+"""Parts of segments, by fragment and slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lying:
+    """Where rows lie that a window starts with.
+
+    They are `in_place` if they lie in the slots in which they would arrive. Otherwise each slot reads all of them, and
+    takes those that arrive in it by columns of the `key`, or all if the stream comes `everywhere`. Without a key it
+    cannot be told where rows arrive once partition groups have moved.
+    """
+
+    held: BySlot
+    in_place: bool
+    key: tuple[str, ...] | None
+    everywhere: bool
+
+    def read(self, slots: Slots, moved: bool = False) -> tuple[BySlot, ArrivalFilter | None]:
+        """What each slot reads, and which of the rows it takes; groups may have `moved` since."""
+        if self.in_place and not moved:
+            return self.held, None
+        copies = list(self.held.values())[:1] if self.everywhere else list(self.held.values())
+        # Groups may have been dealt to more slots than the last batch had.
+        count = max(slots.count, *(slot + 1 for slot in slots.routing))
+        everything = {slot: [entry for entries in copies for entry in entries] for slot in range(count)}
+        return everything, None if self.everywhere else ArrivalFilter(self.key or (), tuple(slots.routing))
+
+
+@dataclass(frozen=True, slots=True)
+class FilledWindow:
+    """A window that is being filled from rows that a query `of` others kept when it began."""
+
+    alias: str
+    of: str
+    columns: Mapping[str, str]
+    in_place: bool
+    key: tuple[str, ...] | None
+    everywhere: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFilling:
+    """How the windows of a query are filled; `dealt` tells by which dealing of groups rows lie, once it has begun."""
+
+    dealt: str
+    windows: tuple[FilledWindow, ...]
+
+    @property
+    def movable(self) -> bool:
+        """Whether partition groups may move before all rows are given: it can be told to which slot a row goes then."""
+        return all(window.key is not None or window.everywhere for window in self.windows)
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> WindowFilling:
+        """What a manifest said."""
+        windows = [{**one, "key": None if one["key"] is None else tuple(one["key"])} for one in stored["windows"]]
+        return WindowFilling(stored["dealt"], tuple(FilledWindow(**one) for one in windows))
+
+    def to_json(self) -> dict[str, Any]:
+        """What a manifest says."""
+        return {"dealt": self.dealt, "windows": [asdict(window) for window in self.windows]}
+
+    def next(
+        self, query: str, kept: Kept, rows: int | None, slots: Slots
+    ) -> tuple[WindowFilling, list[Derived], Ranges]:
+        """What of the kept rows goes through a query with the next batch, and what is left then; it has begun since.
+
+        Nothing does while rows of a group belong to several slots.
+        """
+        begun = self if self.dealt else replace(self, dealt=_dealing(slots))
+        if slots.shared or slots.doubled is not None:
+            return begun, [], _within(kept, 0, ALL_HASHES)
+        sending, rest = parted(kept, rows if self.movable else None)
+        moved, found = _dealing(slots) != begun.dealt, []
+        for number, window in enumerate(self.windows):
+            lying = Lying(sending.get(number, {}), window.in_place, window.key, window.everywhere)
+            read = lying.read(slots, moved)
+            found.append(Derived(query, window.alias, window.of, window.columns, *read))
+        return begun, found, rest
+
+
+def _dealing(slots: Slots) -> str:
+    """What tells one dealing of partition groups from another."""
+    return f"{slots.count} slots, {crc32(str(list(slots.routing)).encode())}"
+
+
+def parted(kept: Kept, rows: int | None) -> tuple[Ranges, Ranges]:
+    """The next ranges of some segments with about so many rows (None: all), and what is left then."""
+    every = list(_entries(kept))
+    total = sum(entry.rows for entry in every)
+    if rows is None or total <= rows:
+        return _within(kept, 0, ALL_HASHES), {}
+    since = min(entry.hash_from for entry in every)
+    until = since + max(1, (ALL_HASHES - since) * rows // total)
+    return _within(kept, since, until), _within(kept, until, ALL_HASHES)
+
+
+def _within(kept: Kept, since: int, until: int) -> Ranges:
+    found: Ranges = {}
+    for number, slots in kept.items():
+        for slot, entries in slots.items():
+            parts = [e.part(since, until) for e in entries if e.hash_from < until and since < e.hash_to]
+            if parts:
+                found.setdefault(number, {})[slot] = parts
+    return found
+
+
+def _entries(kept: Kept) -> Iterator[SegmentEntry]:
+    return (entry for slots in kept.values() for entries in slots.values() for entry in entries)
