@@ -33,17 +33,21 @@ def write(folder: Path, format: str, first: int, age: int) -> pa.Table:
     return rows
 
 
-def batches(folder: Path, format: str, firsts: Sequence[int]) -> tuple[pa.Table, pa.Table, list[int], int]:
+def batches(
+    folder: Path, format: str, firsts: Sequence[int], spark: object | None = None
+) -> tuple[pa.Table, pa.Table, list[int], int]:
     """The rows of files, one a batch in this order; results, how many each batch released, and how many were late."""
     fed = [write(folder / "in", format, first, len(firsts) - place) for place, first in enumerate(firsts)]
     options = {"maxFilesPerTrigger": "1"} | ({"header": "true"} if format == "csv" else {})
     released: list[int] = []
-    with CheckpointSession(checkpoint=str(folder / "checkpoint"), on="local") as session:
+    on = "local" if spark is None else "spark"
+    with CheckpointSession(spark, checkpoint=str(folder / "checkpoint"), on=on) as session:
         session.open_stream("A", format, path=str(folder / "in"), schema="k BIGINT, ts BIGINT", options=options)
         session.query("q", QUERY)
         session.on_progress(lambda event: released.append(event["queries"]["q"]["results"]))
         session.process_available(finish=True)
-        return pa.concat_tables(fed), session.results("q"), released, session.dead_letters().num_rows
+        letters = ms.open(folder / "checkpoint").dead_letters()
+        return pa.concat_tables(fed), session.queries["q"].table(), released, letters.num_rows
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])

@@ -96,8 +96,8 @@ def test_memory_is_what_the_system_says(tmp_path: Path):
 
 def test_a_spark_that_is_too_old_is_refused_by_name(tmp_path: Path):
     """As a process: its package says another version than the one that is installed."""
-    (tmp_path / "pyspark-4.1.4.dist-info").mkdir()
-    (tmp_path / "pyspark-4.1.4.dist-info" / "METADATA").write_text("Name: pyspark\nVersion: 4.1.4\n")
+    (tmp_path / "pyspark-3.5.9.dist-info").mkdir()
+    (tmp_path / "pyspark-3.5.9.dist-info" / "METADATA").write_text("Name: pyspark\nVersion: 3.5.9\n")
     (tmp_path / "in").mkdir()
     (tmp_path / "job.toml").write_text(
         '[job]\ncheckpoint = "cp"\non = "spark"\n'
@@ -111,7 +111,7 @@ def test_a_spark_that_is_too_old_is_refused_by_name(tmp_path: Path):
         return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
 
     run = midstream("run", str(tmp_path / "job.toml"), "--available")
-    assert run.returncode == 2 and "jobs need Spark 4.3 or later, and this is Spark 4.1.4" in run.stderr, run.stderr
+    assert run.returncode == 2 and "jobs need Spark 4.0 or later, and this is Spark 3.5.9" in run.stderr, run.stderr
     assert "--on local" in run.stderr
     told = json.loads(midstream("doctor", "--json").stdout)
     (found,) = [one for one in told["findings"] if one["name"] == "Spark"]

@@ -20,3 +20,5 @@ def test_how_long_a_migration_takes_is_said_in_the_units_of_time(time, takes):
     assert "stream time" in shown and "not measured in this job yet" in shown
     corrected = migration_forecast({**told, "strategies": [{**genmig, "measured": 1}], "observed": True})
     assert "took: genmig (1 migration)" in corrected and "not measured" not in corrected
+    guessed = migration_forecast({**told, "strategies": [genmig], "observed": True, "unknown": ["A"]})
+    assert "how many rows come from A is not known yet (two batches tell): these figures are guesses" in guessed

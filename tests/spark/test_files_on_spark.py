@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 from tests.connectors.awkward_texts import GROUPS, require_expected
+from tests.connectors.test_waiting_files import QUERY, batches
 
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
@@ -138,3 +139,11 @@ def test_a_backlog_is_cut_to_what_fits(spark, tmp_path, most, batches):
         session.on_progress(lambda event: taken.append(event["rows"].get("A", 0)))
         session.process_available()
     assert [rows for rows in taken if rows] == batches
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_rows_of_a_backlog_whose_files_are_out_of_order_are_not_late(format, spark, tmp_path):
+    fed, found, _, late = batches(tmp_path, format, [40, 0, 30, 10, 20], spark)
+    assert late == 0
+    assert ms.snapshot_equal(found, ms.reference(QUERY, {"A": fed}, time="ts"))

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from midstream.errors import JobError
 
-OLDEST_SPARK = (4, 3)
+OLDEST_SPARK = (4, 0)
 
 EXTRA = "pip install 'midstream[spark]', or run in this process: --on local"
 """What to do where Spark is missing, or too old."""

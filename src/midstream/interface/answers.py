@@ -186,6 +186,9 @@ def _trust(record: Record) -> list[str]:
     named = ", ".join(f"{name} ({plural(count, 'migration')})" for name, count in measured.items())
     unwatched = "" if record["observed"] else ", and nobody watches how often keys meet (the query is not adaptive)"
     lines = [f"  corrected by what migrations of this job took: {named}"] if measured else []
+    if unknown := record.get("unknown"):
+        come = f"how many rows come from {', '.join(unknown)} is not known yet (two batches tell)"
+        return [*lines, f"  {come}: these figures are guesses"]
     if any(each["legal"] and not each.get("measured") for each in record["strategies"]):
         others = "the other figures are" if measured else "these figures are"
         lines.append(

@@ -23,6 +23,7 @@ from midstream.cluster.spark.in_task import in_task
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
 from midstream.cluster.spark.source_files import SourceFiles
+from midstream.cluster.spark.versions import repartition_by_id
 from midstream.job.batch import Batch
 from midstream.job.circumstances import Incoming
 from midstream.job.slots.moving import Move
@@ -90,7 +91,7 @@ class SparkCluster:
         for step in batch.steps():
             flow = flow.mapInArrow(in_task(step), exchange_type(step.exchanged, step.last))
             if not step.last:
-                flow = flow.repartitionById(slots, F.col(SLOT))
+                flow = repartition_by_id(flow, slots, F.col(SLOT))
         reports = [Report.from_bytes(bytes(row[0])) for row in flow.collect()]
         for report in reports:
             report.ran_on.place = EXECUTORS
@@ -129,7 +130,7 @@ class SparkCluster:
         tasks = self._batch_session.range(0, slots, 1, slots)
         flow = tasks.mapInArrow(in_task(sending), exchange_type(sending.layout, False))
         for step in filling:
-            flow = flow.repartitionById(move.new.slots, F.col(SLOT))
+            flow = repartition_by_id(flow, move.new.slots, F.col(SLOT))
             flow = flow.mapInArrow(in_task(step), exchange_type(step.layout, step.last))
         return [Report.from_bytes(bytes(row[0])) for row in flow.select(NOTE).collect() if row[0] is not None]
 
@@ -188,9 +189,10 @@ def _delivered(rows: DataFrame, batch: Batch) -> DataFrame:
     slots = batch.slots
     owner = slot_of(slots.routing, slots.count, deliveries)
     if not any(delivery.copies for delivery in deliveries.values()):
-        return rows.repartitionById(slots.count, owner)
+        return repartition_by_id(rows, slots.count, owner)
     copies = slots_of_copies(deliveries, len(slots.routing), owner)
-    return rows.select("*", F.explode(copies).alias(SLOT)).repartitionById(slots.count, F.col(SLOT)).drop(SLOT)
+    copied = rows.select("*", F.explode(copies).alias(SLOT))
+    return repartition_by_id(copied, slots.count, F.col(SLOT)).drop(SLOT)
 
 
 def batch_clock(offsets: str) -> int | None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import pyarrow as pa
-import pyspark
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
@@ -28,6 +27,7 @@ from midstream.algebra.physical import Filter, PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING, FARTHEST
 from midstream.cluster.spark.environment import is_one_process
 from midstream.cluster.spark.frames.predicates import spark_condition
+from midstream.cluster.spark.versions import COUNTS_LAST_ATTEMPTS
 from midstream.connectors.files.bad_rows import BAD
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.exchange import PORT, WHOLE, Layout
@@ -140,11 +140,7 @@ def can_repeat(rows: DataFrame) -> bool:
     session = rows.sparkSession
     if is_one_process(session):
         return False
-    return session.conf.get(ALL_ATTEMPTS, "true" if _version() < (4, 3) else "false") == "true"
-
-
-def _version() -> tuple[int, ...]:
-    return tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    return session.conf.get(ALL_ATTEMPTS, "false" if COUNTS_LAST_ATTEMPTS else "true") == "true"
 
 
 def _unusable(ticks: str, register: str, reach: str) -> str:

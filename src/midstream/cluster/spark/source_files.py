@@ -12,17 +12,19 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from midstream.algebra.time import INFINITY
 from midstream.checkpoint.file_entries import FilesRead, SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import LOCAL, LoggedFile, SparkLog
 from midstream.checkpoint.spark_offsets import offsets_of
+from midstream.cluster.local.readings import FolderReading
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.connected import Connected
-from midstream.connectors.files.contents import FileContents
+from midstream.connectors.files.contents import FileContents, is_compressed
 from midstream.connectors.files.listing import require_columns_of_files, require_folder
 from midstream.connectors.files.objects import ObjectFolder
-from midstream.connectors.files.options import FILE_FORMATS
+from midstream.connectors.files.options import CHOOSING_ON_SPARK, FILE_FORMATS, TEXT
 from midstream.connectors.files.source import FileSource, KnownFiles, ReadFolder
 from midstream.errors import InputError, JobError
 from midstream.inputs import NamedSource
@@ -41,6 +43,8 @@ class SourceFiles:
     """The files of each stream that Spark lists and that were read already, by their whole paths."""
     connected: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """The streams that come from sources of ours, with the sources' names, as Spark's log names them."""
+    readings: Mapping[str, FolderReading] = field(default_factory=dict)
+    """The folders of which this process can tell how early the files begin that wait for a later batch."""
 
     @staticmethod
     def of(files: Files, manifest: Manifest | None, log: SparkLog, inputs: Sequence[StreamInput]) -> SourceFiles:
@@ -63,7 +67,12 @@ class SourceFiles:
             name: frozenset(_whole(folder, file.path) for file in known.read[name]) - logged
             for name, folder in folders.items()
         }
-        return SourceFiles(folders, sources, known, left_out, connected)
+        readings = {
+            stream.declaration.name: FolderReading(stream.declaration, folder, known.read[stream.declaration.name])
+            for stream in inputs
+            if isinstance(folder := folders.get(stream.declaration.name), FileSource) and _tells_times(stream, folder)
+        }
+        return SourceFiles(folders, sources, known, left_out, connected, readings)
 
     def require_present(self) -> None:
         """Refuses folders that are gone: Spark would take them for empty ones."""
@@ -86,8 +95,27 @@ class SourceFiles:
         offsets = offsets_of(entry)
         at = {key: named for key, named in self.connected.items() if offsets.get(key) is not None}
         places = {stream: place for stream, place in at.values()}
-        read, positions = self.known.with_batch(found), {stream: offsets[key] for key, (stream, _) in at.items()}
+        read = self.known.with_batch(found, {name: self._earliest(name, files) for name, files in found.items()})
+        positions = {stream: offsets[key] for key, (stream, _) in at.items()}
         return replace(read, folders={**read.folders, **places}, positions=positions)
+
+    def _earliest(self, name: str, taken: Sequence[SourceFile]) -> int:
+        """How early the rows of files begin that are there and that a batch leaves; in ticks, as far as is known."""
+        reading = self.readings.get(name)
+        if reading is None:
+            return INFINITY
+        reading.done(taken)
+        # Compressed files would have to be read whole, by the driver alone.
+        return reading.earliest([file for file in reading.waiting() if not is_compressed(file.path)], taken)
+
+
+def _tells_times(stream: StreamInput, folder: FileSource) -> bool:
+    """Whether times can be had of files that wait, and Spark will read all of these."""
+    source, time = stream.source, stream.declaration.time
+    if source is None or source.columns or time not in folder.contents.schema.names:
+        return False
+    chosen = {key.lower() for key in source.options} & {key.lower() for key in CHOOSING_ON_SPARK}
+    return source.format.lower() in ("parquet", *TEXT) and not chosen
 
 
 def _folder(name: str, source: NamedSource) -> ReadFolder:
@@ -145,5 +173,5 @@ def require_order(manifest: Manifest | None, inputs: Sequence[StreamInput]) -> N
             f"{', '.join(now)} instead of {', '.join(before)}",
             detail="Spark knows its sources by their order, and would go on with one stream's rows as another's",
             hint="declare the streams in the order of before; with spark.sql.streaming.queryEvolution."
-            'enableSourceEvolution = "true" from the first batch on, as in a job file, the order is free',
+            'enableSourceEvolution = "true" from the first batch on, as in a job file, the order is free (Spark 4.3)',
         )

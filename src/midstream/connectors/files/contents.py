@@ -68,17 +68,18 @@ class FileContents:
     def some_of(self, path: Path | str, column: str) -> pa.ChunkedArray | None:
         """Values of a column of a file, without reading all of it; None if that does not tell them.
 
-        Of text these are those of the first and the last rows, of other files all.
+        Of text these are those of the first and the last rows, of Parquet the least and the greatest, of others all.
         """
         path = str(path)
         with _named(path, self.format, self.stream), self.open(path) as file:
             if self.is_own:
-                whole = self.format not in TEXT or Path(path).suffix.lower() in _CODECS
+                whole = self.format not in TEXT or is_compressed(path)
                 content = file.read() if whole else _ends_of(file)
                 return self._own(path, content).column(column).drop_null()
             if self.computed is not None:
                 return None
-            return _read_parquet(file, pa.schema([self.schema.field(column)])).column(0).drop_null()
+            field = self.schema.field(column)
+            return _bounds(file, field) or _read_parquet(file, pa.schema([field])).column(0).drop_null()
 
     def of_bytes(self, path: str, content: bytes) -> pa.Table:
         """The rows of a file that somebody else has read."""
@@ -142,6 +143,11 @@ def _ends_of(file: pa.NativeFile) -> bytes:
     return first[: first.rfind(b"\n") + 1] + last.partition(b"\n")[2]
 
 
+def is_compressed(path: str) -> bool:
+    """Whether a file is compressed as a whole, by its name."""
+    return Path(path).suffix.lower() in _CODECS
+
+
 def _uncompressed(path: str, content: bytes) -> bytes:
     """The text of a file, whose name tells how it is compressed."""
     codec = _CODECS.get(Path(path).suffix.lower())
@@ -149,6 +155,18 @@ def _uncompressed(path: str, content: bytes) -> bytes:
         return content
     with pa.CompressedInputStream(pa.BufferReader(content), codec) as stream:
         return bytes(stream.read())
+
+
+def _bounds(opened: pa.NativeFile, field: pa.Field) -> pa.ChunkedArray | None:
+    """The least and the greatest values of the groups of a Parquet file, where the file itself tells all of them."""
+    file = pyarrow.parquet.ParquetFile(opened)
+    places = [i for i in range(file.metadata.num_columns) if file.schema.column(i).path == field.name]
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    known = [group.column(place).statistics for group in groups for place in places]
+    if not known or not all(each is not None and each.has_min_max for each in known):
+        return None
+    values = [value for each in known for value in (each.min, each.max)]
+    return pa.chunked_array([pa.array(values, file.schema_arrow.field(field.name).type).cast(field.type)])
 
 
 def _read_parquet(opened: pa.NativeFile, schema: pa.Schema) -> pa.Table:

@@ -219,9 +219,9 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
 def _spark(job: JobFile) -> Any:
     """The SparkSession that a job asks for."""
     from midstream.cluster.spark import spark_session
-    from midstream.cluster.spark.frames.sources import EVOLUTION
+    from midstream.cluster.spark.frames.sources import NAMING
 
-    return spark_session(job.master, **{EVOLUTION: "true", **job.spark})
+    return spark_session(job.master, **{**NAMING, **job.spark})
 
 
 class BatchNotes:

@@ -194,6 +194,7 @@ def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:
         "side_by_side": apart,
         "strategy": decision.get("strategy", auto.name),
         "strategies": strategies,
+        "unknown": sorted({source.stream.alias for source in query.sources} - known.statistics.streams.keys()),
     }
 
 

@@ -1,7 +1,7 @@
 """Spark's own sources, opened by name.
 
-Spark identifies the sources of a query by their order unless they have names; a session whose sources are all named can
-be given another one later. Spark then asks that every source of the query has a name.
+Spark identifies the sources of a query by their order unless they have names, which it knows since 4.3; a session whose
+sources are all named can be given another one later. Spark then asks that every source of the query has a name.
 
 Of folders of text Spark only lists the files: what their bytes mean is the same on every cluster.
 """
@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from midstream.cluster.spark.connected_source import register
 from midstream.cluster.spark.environment import ship_package
 from midstream.cluster.spark.text_files import CONTENT, FILES, PATH, TextFiles
+from midstream.cluster.spark.versions import NAMES_SOURCES
 from midstream.connectors.connected import Connected
 from midstream.connectors.files.bad_rows import BAD
 from midstream.connectors.files.contents import FileContents
@@ -34,16 +35,21 @@ from midstream.inputs.folder_paths import is_local, local_folder
 
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
+NAMING = {EVOLUTION: "true"} if NAMES_SOURCES else {}
+"""The settings of a session whose sources are to be known by their names, where Spark can."""
+
 LISTING = {"recursiveFileLookup": "true", "maxFileAge": "36500d", "__globPaths__": "false"}
 """What Spark is told about folders of files, so that it reads all of them, once each: also those beside folders that it
 would take for partitions, old ones beside new ones, and those whose names it would take for patterns."""
 
 
-def open_connected(stream: Connected, source: NamedSource, spark: SparkSession, starts: Positions) -> DataFrame:
-    """A streaming DataFrame of a source of ours that goes on from some positions."""
+def open_connected(
+    stream: Connected, source: NamedSource, spark: SparkSession, starts: Positions, available: bool = False
+) -> DataFrame:
+    """A streaming DataFrame of a source of ours that goes on from some positions; or only of what is `available`."""
     ship_package(spark)
     with _opening(source):
-        return _reader(source, register(stream, starts, spark), spark).load()
+        return _reader(source, register(stream, starts, spark, available), spark).load()
 
 
 def open_source(source: NamedSource, spark: SparkSession, read: Sequence[str] = ()) -> DataFrame:
@@ -70,7 +76,7 @@ def open_source(source: NamedSource, spark: SparkSession, read: Sequence[str] = 
 
 def _reader(source: NamedSource, format: str, spark: SparkSession) -> DataStreamReader:
     reader = spark.readStream.format(format)
-    if spark.conf.get(EVOLUTION, "false") != "true":
+    if not NAMES_SOURCES or spark.conf.get(EVOLUTION, "false") != "true":
         return reader
     if "-" in source.name:
         raise InputError(

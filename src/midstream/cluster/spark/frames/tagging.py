@@ -14,10 +14,11 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.cluster.spark.versions import arrow_schema
 from midstream.connectors.files.bad_rows import BAD, FIELD
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import InputError
@@ -59,7 +60,7 @@ def columns_of_frame(name: str, frame: DataFrame) -> pa.Schema:
     """The Arrow columns of a DataFrame."""
     zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
     try:
-        return to_arrow_schema(frame.schema, timezone=zone)
+        return arrow_schema(frame.schema, zone)
     except Exception as error:
         raise InputError(
             f"stream {name} has a column that Arrow cannot hold",
