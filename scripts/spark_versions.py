@@ -138,6 +138,18 @@ class Trial:
         assert found == sorted([*range(17), *range(17)]), found
         return {"connectors": "same rows"}
 
+    def upgrade(self) -> Mapping[str, str]:
+        """A job that was begun on this Spark goes on with the Spark of this environment."""
+        job = JOB.replace('"checkpoint"', '"upgraded"') + STREAM.format(name="U")
+        (self.folder / "upgrade.toml").write_text(f'{job}[queries.q]\ncql = "SELECT k, v FROM U [NOW]"\n')
+        (self.folder / "U").mkdir()
+        self._put(0, "U")
+        self.midstream("run", "upgrade.toml", "--available")
+        self._put(1, "U")
+        Trial(self.folder, None).midstream("run", "upgrade.toml", "--finish")
+        assert ms.open(self.folder / "upgraded").results("q").num_rows == 30
+        return {"goes on with the newest": "yes"}
+
     def connect(self) -> Mapping[str, str]:
         """What becomes of a session of Spark Connect."""
         answer = self.python("-c", CONNECT)
@@ -147,8 +159,8 @@ class Trial:
         assert missing, answer.stderr[-2000:]
         return {"Connect": f"not tried: {missing[-1].split('] ')[-1][:80]}"}
 
-    def _put(self, number: int) -> None:
-        for name in "ABC":
+    def _put(self, number: int, names: str = "ABC") -> None:
+        for name in names:
             draft = self.folder / name / f".{number}"
             pq.write_table(_drawn(name, number), draft)
             os.utime(draft, ns=(number * 10**9, number * 10**9))
@@ -176,7 +188,7 @@ def tried(spark: Path | None) -> dict[str, Any]:
     with TemporaryDirectory(prefix="midstream-versions-") as folder:
         trial = Trial(Path(folder), spark)
         found: dict[str, Any] = {"Spark": trial.version}
-        for each in (trial.job_migration_and_kill, trial.source, trial.connect):
+        for each in (trial.job_migration_and_kill, trial.source, trial.upgrade, trial.connect):
             found |= each()
         return found
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from scripts.spark_versions import VERSIONS, Trial
 
+from midstream.checkpoint.spark_log import log_after
+from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark.versions import murmur3, numbers_in_partitions
 
 FOLDER = "MIDSTREAM_SPARKS"
@@ -25,6 +27,17 @@ def test_a_job_file_a_migration_and_a_kill(which: str, tmp_path: Path) -> None:
     trial = Trial(tmp_path, spark)
     assert spark is None or trial.version == VERSIONS[0]
     trial.job_migration_and_kill()
+
+
+@pytest.mark.parametrize(("entry", "by_order"), [(None, False), ("v1\n{}\n{}", True), ("v2\n{}\nA:{}", False)])
+def test_a_log_that_was_begun_without_names_goes_on_without_them(
+    entry: str | None, by_order: bool, tmp_path: Path
+) -> None:
+    if entry is not None:
+        (tmp_path / "spark" / "offsets").mkdir(parents=True)
+        (tmp_path / "spark" / "offsets" / "0").write_text(entry)
+        (tmp_path / "spark" / "offsets" / ".0.crc").write_bytes(b"v1")
+    assert log_after(CheckpointStore(str(tmp_path)).files, None).is_by_order() is by_order
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 16, 200])

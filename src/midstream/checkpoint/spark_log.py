@@ -148,6 +148,11 @@ class SparkLog:
             log.warning("Spark's log had lost entries of batches that are done; restored: %s", ", ".join(changed))
         return changed
 
+    def is_by_order(self) -> bool:
+        """Whether Spark has begun the log without names for its sources: it knows them by their order for good then."""
+        names = (path for path in self.files.list(f"{self.folder}/offsets") if path.rpartition("/")[2].isdecimal())
+        return any(self.files.read(path).startswith(b"v1") for path in list(names)[:1])
+
     def sweep(self) -> None:
         """Removes an unfinished first entry of a query that was interrupted: beside one, Spark begins no query."""
         paths = self.files.list(f"{self.folder}/offsets")

@@ -218,10 +218,14 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
 
 def _spark(job: JobFile) -> Any:
     """The SparkSession that a job asks for."""
+    from midstream.checkpoint.spark_log import log_after
+    from midstream.checkpoint.store import CheckpointStore
     from midstream.cluster.spark import spark_session
     from midstream.cluster.spark.frames.sources import NAMING
 
-    return spark_session(job.master, **{**NAMING, **job.spark})
+    store = CheckpointStore(job.checkpoint)
+    naming = {} if log_after(store.files, store.latest()).is_by_order() else NAMING
+    return spark_session(job.master, **{**naming, **job.spark})
 
 
 class BatchNotes:
