@@ -31,7 +31,7 @@ from midstream.job.flow import committed_batch, concluded, make
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
 from midstream.job.plans.local_plans import resumed
-from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import Cutting, MigrationUnderWay, RunningQuery
 from midstream.job.slots.moving import Move
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUP_BITS, Layout
@@ -129,17 +129,9 @@ class Chain:
 
     def _running(self, plan: Plan) -> RunningQuery:
         known = self.driver.manifest is not None
-        return RunningQuery.of(
-            "q",
-            "",
-            plan,
-            self.catalog.functions,
-            self.driver.state.routes,
-            self.emit_every,
-            known,
-            self.driver.state.group_bits,
-            frozenset() if self.driver.manifest is None else self.driver.manifest.slots.merging_of("q"),
-        )
+        merging = frozenset[str]() if self.driver.manifest is None else self.driver.manifest.slots.merging_of("q")
+        cutting = Cutting(self.driver.state.routes, known, self.driver.state.group_bits, merging)
+        return RunningQuery.of("q", "", plan, self.catalog.functions, cutting, self.emit_every)
 
     def _resume_migration(self, told: Mapping[str, Any]) -> None:
         migration = MigrationUnderWay.resumed(self._by_plan(told["plan"]), told)

@@ -18,7 +18,7 @@ from midstream.job.actions import Action, CallSinks, Collect, Commit, Decide, Mo
 from midstream.job.circumstances import Incoming, Position
 from midstream.job.flow import Circumstances, Notes, batch_flow
 from midstream.job.plans.local_plans import resumed
-from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import Cutting, MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUPS, Layout
 from midstream.job.task.reports import FragmentReport, Report, StreamCounts, Traffic
@@ -57,8 +57,8 @@ class Bare:
 
     def _running(self, state: JobState, name: str, cql: str, plan: str | None) -> RunningQuery:
         planned = plan_query(parse(cql, CATALOG), plan or None)
-        known, routes, bits = state.manifest is not None, state.routes, state.group_bits
-        made = RunningQuery.of(name, cql, planned, {}, routes, routes_fixed=known, bits=bits)
+        cutting = Cutting(state.routes, state.manifest is not None, state.group_bits)
+        made = RunningQuery.of(name, cql, planned, {}, cutting)
         if state.manifest is None:
             return made
 

@@ -38,7 +38,7 @@ from midstream.distribution.balancing import PATIENCE
 from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch
 from midstream.job.commands.accounts import history_of
-from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.running_query import Cutting, RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.measuring import Measured, measured
 from midstream.job.slots.rerouting import Rerouter
@@ -456,9 +456,8 @@ def test_groups_behind_an_exchange_move_by_naming_ranges(tmp_path, monkeypatch):
     question = ask("SELECT DISTINCT A.v FROM A [RANGE 50]", {"A": tables()["A"]})
     chain = Chain(question.plan, question.catalog, tmp_path, slots=1)
     chain.driver.state.routes["A"] = Route(("k",))
-    query = RunningQuery.of(
-        "q", "", chain.query.plan, {}, chain.driver.state.routes, None, True, chain.driver.state.group_bits
-    )
+    cutting = Cutting(chain.driver.state.routes, True, chain.driver.state.group_bits)
+    query = RunningQuery.of("q", "", chain.query.plan, {}, cutting)
     chain.driver.queries["q"] = query
     parts = chain.cut(question.tables, 30)
     chain.batch(parts[0])

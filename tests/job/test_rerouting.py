@@ -12,7 +12,7 @@ from tests.profiles import always, mixed
 import midstream as ms
 from midstream.distribution.fragments import STAY, Route
 from midstream.inputs import catalog_of
-from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.running_query import Cutting, RunningQuery
 from midstream.job.slots.rerouting import Rerouter, rerouting
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
@@ -41,7 +41,7 @@ def chain(folder, cql: str, **options) -> Chain:
 
 
 def query(plan: str, routes: dict[str, Route], settled: bool = True) -> RunningQuery:
-    return RunningQuery.of("q", "", plan_query(parse(ON_TWO_KEYS, CATALOG), plan), {}, routes, None, settled)
+    return RunningQuery.of("q", "", plan_query(parse(ON_TWO_KEYS, CATALOG), plan), {}, Cutting(routes, settled))
 
 
 def test_routes_follow_the_plan():

@@ -25,7 +25,7 @@ from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.cluster.spark.push_down import PushDown, selection_lines, selections
 from midstream.errors import InputError
 from midstream.inputs import declare
-from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import Cutting, MigrationUnderWay, RunningQuery
 from midstream.job.task.exchange import PORT
 from midstream.job.task.reports import Report
 from midstream.lab.fuzz.cases import random_case
@@ -55,7 +55,7 @@ CATALOG = Catalog({name: declare(name, COLUMNS, "ts") for name in "AB"})
 
 
 def running(cql: str, name: str = "q", catalog: Catalog = CATALOG) -> RunningQuery:
-    return RunningQuery.of(name, cql, plan_query(parse(cql, catalog), None, None), {}, {})
+    return RunningQuery.of(name, cql, plan_query(parse(cql, catalog), None, None), {}, Cutting({}))
 
 
 def selected(*cqls: str, catalog: Catalog = CATALOG, zone: str = "UTC") -> list[str]:
@@ -167,7 +167,7 @@ def conditions(count: int) -> list[tuple[str, Expression]]:
 def bound(text: str) -> Expression | None:
     try:
         relation = parse(f"SELECT k, n, f, g, s, b, d, m, u, z FROM A [NOW] WHERE {text}", CATALOG)
-        query = RunningQuery.of("q", "", plan_query(relation, None, None), {}, {})
+        query = RunningQuery.of("q", "", plan_query(relation, None, None), {}, Cutting({}))
     except ms.MidstreamError:
         return None
     found = selections([query]).get("A")

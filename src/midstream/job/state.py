@@ -23,7 +23,7 @@ from midstream.job.migrations.verifying import Consequence, Verifications
 from midstream.job.plans.local_plans import follow
 from midstream.job.queries.declared import arrivals, require_same_job
 from midstream.job.queries.faults import Faults
-from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.running_query import Cutting, RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads, class_named, evened, require_naming
 from midstream.job.slots.doubled_moves import cancelled_move, require_protocol, require_rest
 from midstream.job.slots.measuring import hottest, spread_hot
@@ -311,17 +311,8 @@ class JobState:
 
     def target(self, query: RunningQuery, plan: Plan) -> RunningQuery:
         """A query by another plan; streams arrive as they do."""
-        target = RunningQuery.of(
-            query.name,
-            query.cql,
-            plan,
-            query.functions,
-            self.routes,
-            query.emit_every,
-            routes_fixed=True,
-            bits=self.group_bits,
-            merging=query.merging,
-        )
+        cutting = Cutting(self.routes, True, self.group_bits, query.merging)
+        target = RunningQuery.of(query.name, query.cql, plan, query.functions, cutting, query.emit_every)
         target.share = query.share
         return target
 

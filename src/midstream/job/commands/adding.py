@@ -15,7 +15,7 @@ from midstream.algebra.plan import Relation, Stream
 from midstream.errors import MidstreamError
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import topology_now
-from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.running_query import Cutting, RunningQuery
 from midstream.optimizer.fixed_plan import fixed
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.scheduling.sharing import Core, core_of, whole
@@ -48,9 +48,9 @@ class Adding:
         routes_fixed = manifest is not None and name in manifest.queries
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
-            routes, bits = self.job.state.routes, self.job.state.group_bits
             merging = frozenset[str]() if manifest is None else manifest.slots.merging_of(name)
-            made = RunningQuery.of(name, cql, plan, self.functions, routes, every, routes_fixed, bits, merging)
+            cutting = Cutting(self.job.state.routes, routes_fixed, self.job.state.group_bits, merging)
+            made = RunningQuery.of(name, cql, plan, self.functions, cutting, every)
             made.core, made.share = core, share
             return made
 

@@ -25,7 +25,7 @@ from midstream.job.queries.replacing import (
     same_query,
     with_name_free,
 )
-from midstream.job.queries.running_query import NOW, Beginning, RunningQuery
+from midstream.job.queries.running_query import NOW, Beginning, Cutting, RunningQuery
 from midstream.job.queries.verdict import Verdict
 from midstream.language import parse
 from midstream.language.over_queries import redefined
@@ -196,7 +196,8 @@ class Rewording:
             with suppress(MidstreamError):
                 plan = plan_query(text.relation, old.plan.text, text.every)
         functions, state = self.catalog.functions, self.job.state
-        made = RunningQuery.of(text.name, text.cql, plan, functions, state.routes, text.every, bits=state.group_bits)
+        cutting = Cutting(state.routes, bits=state.group_bits)
+        made = RunningQuery.of(text.name, text.cql, plan, functions, cutting, text.every)
         made.share, made.begins = text.share, text.begins
         return made
 

@@ -203,6 +203,25 @@ class Beginning:
 NOW = Beginning()
 
 
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How plans are cut into fragments: by the routes on which streams arrive; `fixed`: no others can be chosen.
+
+    States are sorted by partition groups of so many bits. Slots can share the rows of a key in the key classes that are
+    `merging`.
+    """
+
+    routes: Mapping[str, Route]
+    fixed: bool = False
+    bits: int | None = None
+    merging: frozenset[str] = frozenset()
+
+    def fragments(self, plan: Plan) -> Staged:
+        """A plan in fragments."""
+        staged = cut(plan.physical, self.routes, self.fixed, self.merging)
+        return staged if self.bits is None else sorted_by_group(staged, self.bits)
+
+
 @dataclass(slots=True)
 class RunningQuery:
     """A query, the plan it runs by, and that plan's fragments."""
@@ -236,21 +255,13 @@ class RunningQuery:
         cql: str,
         plan: Plan,
         functions: Mapping[str, UserFunction],
-        arriving: Mapping[str, Route],
+        cutting: Cutting,
         emit_every: int | None = None,
-        routes_fixed: bool = False,
-        bits: int | None = None,
-        merging: frozenset[str] = frozenset(),
     ) -> RunningQuery:
-        """A query by a plan, whose streams arrive by the given routes; `routes_fixed`: no others can be chosen.
-
-        Its states are sorted by partition groups of so many bits. Slots can share the rows of a key in the key classes
-        that are `merging`.
-        """
-        staged = cut(plan.physical, arriving, routes_fixed, merging)
-        staged = staged if bits is None else sorted_by_group(staged, bits)
+        """A query by a plan that is cut into fragments as said."""
+        staged = cutting.fragments(plan)
         boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
-        return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes, merging=merging)
+        return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes, merging=cutting.merging)
 
     def program(self, fragment: Fragment) -> Shipped[Program]:
         """A fragment as it travels to slots."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from midstream.distribution.fragments import STAY, Route
 from midstream.distribution.moves import plan_move
 from midstream.errors import MidstreamError
-from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.running_query import Cutting, RunningQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +122,8 @@ def _next(query: RunningQuery) -> RunningQuery:
 
 
 def _cut(query: RunningQuery, routes: Mapping[str, Route], routes_fixed: bool, bits: int | None) -> RunningQuery:
-    every, merges = query.emit_every, query.merging
-    made = RunningQuery.of(
-        query.name, query.cql, query.plan, query.functions, routes, every, routes_fixed, bits, merges
-    )
+    cutting = Cutting(routes, routes_fixed, bits, query.merging)
+    made = RunningQuery.of(query.name, query.cql, query.plan, query.functions, cutting, query.emit_every)
     made.share, made.core = query.share, query.core
     return made
 
