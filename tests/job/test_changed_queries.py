@@ -71,6 +71,17 @@ PAIRS = {
         "SELECT k, COUNT(*) AS n FROM A [RANGE 20] GROUP BY k",
         True,
     ),
+    "from a later stage": (
+        "SELECT A.v, C.k AS j FROM A [RANGE 40], B [RANGE 40], C [RANGE 40] WHERE A.k = B.k AND B.v = C.v",
+        "SELECT A.k, C.k AS j, C.v FROM A [RANGE 30], C [RANGE 40] WHERE A.k = C.k AND C.v > 2",
+        True,
+    ),
+    "from another key": (
+        "SELECT x.k, y.k AS j FROM A [RANGE 30] AS x, A [RANGE 40] AS y WHERE x.v = y.v AND x.k < y.k"
+        " UNION ALL SELECT k, v AS j FROM A [PARTITION BY k ROWS 1]",
+        "SELECT k, v, COUNT(*) AS n FROM A [RANGE 30] GROUP BY k, v",
+        True,
+    ),
     "from what was kept": ("SELECT KEEP * FROM A [RANGE 50]", "SELECT k, v, ts FROM A [RANGE 50] WHERE v > 2", True),
     "from kinds": (
         "SELECT DISTINCT k, v FROM A [RANGE 40]",

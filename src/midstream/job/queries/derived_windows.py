@@ -18,7 +18,7 @@ from midstream.algebra.implication import excludes_null, implies
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Range, Unbounded
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.fragments import STAY, Received
+from midstream.distribution.fragments import STAY, Received, Route
 from midstream.job.queries.completeness import ALWAYS, end_of
 from midstream.job.queries.filling import FilledWindow, Lying
 from midstream.job.queries.running_query import RunningQuery
@@ -46,6 +46,8 @@ class KeptRows:
     conditions: Conditions
     columns: Mapping[str, str]
     filled: frozenset[str]
+    sent: Route | None = None
+    """By which route rows came to the slots in which they lie, if they were sent there after they had arrived."""
 
     def lacks(self, wanted: WantedRows, nulls: Collection[str]) -> Iterator[str]:
         """Why the rows that a source would have kept are not all among these, if so; columns `nulls` have had some."""
@@ -154,7 +156,7 @@ def why_empty(query: RunningQuery, alias: str, others: Others, before: Manifest)
         for other, _, _, kept in _kept(wanted, others) if wanted.source.stream.alias == alias else ():
             lacking = list(kept.lacks(wanted, nulls)) or ["keeps rows in other slots"]
             reasons.append((len(lacking), f"query {other.name.partition('@')[0]} {' and '.join(lacking)}"))
-    return min(reasons)[1] if reasons else "no query keeps rows of the stream where they arrive"
+    return min(reasons)[1] if reasons else "no query keeps rows of the stream"
 
 
 def is_derivable(query: RunningQuery) -> bool:
@@ -185,10 +187,12 @@ def _lying(kept: KeptRows, query: RunningQuery, other: RunningQuery, fragment: i
     """
     stored = before.segments.get(other.name, {}).get(fragment, {})
     held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
-    old, new = (q.staged.routes.get(kept.stream, STAY) for q in (other, query))
+    arrived, new = (q.staged.routes.get(kept.stream, STAY) for q in (other, query))
+    old = arrived if kept.sent is None else kept.sent
     readable = set(new.key or ()) <= kept.columns.keys()
     key = tuple(kept.columns[name] for name in new.key or ()) if readable else None
-    in_place, slots = new == old or (new == STAY and not old.everywhere), before.slots
+    slots = before.slots
+    in_place = kept.sent is None and (new == old or (new == STAY and not old.everywhere))
     if not in_place and (old.slots or new.slots or slots.shared or slots.doubled is not None or not readable):
         return None
     if not in_place and old.everywhere:
@@ -197,10 +201,10 @@ def _lying(kept: KeptRows, query: RunningQuery, other: RunningQuery, fragment: i
 
 
 def kept_of(query: RunningQuery) -> Iterator[tuple[int, KeptRows]]:
-    """What a query keeps of streams where they arrive, by fragment."""
-    for fragment in query.staged.fragments:
-        if fragment.stage == 0:
-            yield from ((fragment.number, kept) for kept in kept_rows(query.boxes[fragment.number]))
+    """What a query keeps of streams, by fragment; windows of routed joins have segments of their own."""
+    if not query.staged.windows:
+        for number, box in query.boxes.items():
+            yield from ((number, kept) for kept in kept_rows(box))
 
 
 def columns_read(source: p.SourceNode) -> frozenset[str]:
@@ -215,7 +219,7 @@ def kept_rows(box: Box) -> Iterator[KeptRows]:
             below = None if port is None else _source_below(node.inputs[port])
             if below is None:
                 continue
-            source, conditions, columns = below
+            source, conditions, columns, route = below
             if not isinstance(source.window, Range | Unbounded):
                 continue  # of other windows the validity of a row does not tell its time
             there = {name: column for column, name in columns.items()}
@@ -231,15 +235,24 @@ def kept_rows(box: Box) -> Iterator[KeptRows]:
                 conditions,
                 columns,
                 frozenset(filled),
+                route,
             )
 
 
-def _source_below(node: p.PhysicalNode) -> tuple[p.SourceNode, Conditions, dict[str, str]] | None:
-    """The source below selections and projections, what rows had to meet, and where its columns are found."""
+def _source_below(node: p.PhysicalNode) -> tuple[p.SourceNode, Conditions, dict[str, str], Route | None] | None:
+    """The source below selections and projections, what rows had to meet, and where its columns are found.
+
+    Last, how its rows came to the state's fragment, if that is not the one in which they arrive.
+    """
     columns = {name: name for name in node.schema.names}
     predicates: list[Expression] = []
-    while not isinstance(node, p.SourceNode):
+    route: Route | None = None
+    while isinstance(node, Received) or not isinstance(node, p.SourceNode):
         match node:
+            case Received():
+                route = route or node.route
+                node = node.producer
+                continue
             case p.Filter():
                 predicates += conjuncts(node.predicate)
             case p.Compute():
@@ -250,10 +263,8 @@ def _source_below(node: p.PhysicalNode) -> tuple[p.SourceNode, Conditions, dict[
             case _:
                 return None
         node = node.inputs[0]
-    if isinstance(node, Received):
-        return None
     conditions = tuple(_in_stream(node, predicate) for predicate in predicates)
-    return node, conditions, {_plain(node, name): there for name, there in columns.items()}
+    return node, conditions, {_plain(node, name): there for name, there in columns.items()}, route
 
 
 def wanted_rows(plan: p.PhysicalNode) -> Iterator[WantedRows]:

@@ -16,6 +16,7 @@ BENCHES: dict[str, str] = {
     "calibration": "calibration:bench_calibration",
     "chaos": "chaos:bench_chaos",
     "connectors": "connectors:bench_connectors",
+    "evolution": "evolution:bench_evolution",
     "fuzz": "fuzz:bench_fuzz",
     "language": "language:bench_language",
     "local": "local:bench_local",

@@ -1,0 +1,158 @@
+"""`midstream bench evolution`: what changed queries start with, how long that takes, and what retention costs.
+
+Edits are those of `evolution.toml`: of each it is asked, without making it, whether results would be complete at once.
+A four-way join is changed while batches come: the batch that derives its windows is held against running the rows of
+the windows through the new text, and the batches meanwhile against the median.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.job.queries.completeness import COMPLETE
+from midstream.job.task.memory import bytes_of
+from midstream.lab.bench.figures import Report
+
+TYPES = {"BIGINT": pa.int64(), "VARCHAR": pa.string()}
+RETAINED = 4_000
+"""For how many ticks rows of the corpus' streams are retained."""
+
+STREAMS = "ABCD"
+ROWS, FILLING, STEADY = 4_000, 8, 12
+"""Rows of a stream in a batch, and the batches before and after the change."""
+
+ROW_BYTES = 60
+"""What a row takes in a window, about."""
+
+JOIN = "SELECT A.k, {columns} FROM " + ", ".join(f"{s} [RANGE {{window}}]" for s in STREAMS)
+JOIN += " WHERE A.k = B.k AND B.k = C.k AND C.k = D.k"
+OLD, NEW = "A.v, B.v AS b, C.v AS c, D.v AS d", "A.v + B.v + C.v + D.v AS total"
+
+
+def bench_evolution(state: int | str = "16 MB", seed: int = 5) -> Report:
+    """How many edits are complete at once, what deriving takes, and what retention costs."""
+    report = Report("evolution")
+    for retained in (False, True):
+        found = list(_complete_at_once(retained))
+        bar = 0.8 if retained else None
+        name = "edits complete at once" + (", rows retained" if retained else ", nothing retained")
+        report.add(name, sum(found) / len(found), "part", bar)
+    report.add("edits", len(found), "edits", 200)
+    _add_deriving(report, bytes_of(state, "state"), seed)
+    plain, retaining = (min(_throughput(kept, seed) for _ in range(2)) for kept in (False, True))
+    report.add("time of a batch of 100k rows, rows retained / not", retaining / plain, "ratio", 1.05, "at most")
+    return report
+
+
+def corpus() -> Mapping[str, Any]:
+    """Streams, queries, and edits of them."""
+    return tomllib.loads(files("midstream.lab.bench").joinpath("evolution.toml").read_text())
+
+
+def edited(cql: str, edit: list[str]) -> str:
+    """A text in which parts are replaced."""
+    for old, new in zip(edit[::2], edit[1::2], strict=True):
+        cql = cql.replace(old, new, 1)
+    return cql
+
+
+def _complete_at_once(retained: bool) -> Iterator[bool]:
+    """Whether each edit would be complete at once, in a job of all queries."""
+    content = corpus()
+    with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder:
+        session, rows = CheckpointSession(None, checkpoint=folder, on="local", slots=2), {}
+        for name, columns in content["streams"].items():
+            schema = pa.schema([(c.split()[0], TYPES[c.split()[1]]) for c in columns.split(", ")])
+            session.stream(name, schema)
+            rows[name] = [{f.name: i if pa.types.is_integer(f.type) else "x" for f in schema} for i in range(10)]
+            if retained:
+                session.query(f"retained_{name}", f"SELECT KEEP * FROM {name} [RANGE {RETAINED}]")
+        for name, query in content["queries"].items():
+            session.query(name, query["cql"])
+        with session.start():
+            session.push(rows)
+            for name, query in content["queries"].items():
+                for edit in query["edits"]:
+                    told = session.replace(name, edited(query["cql"], edit), dry_run=True)
+                    yield told["complete"] == COMPLETE
+
+
+def _add_deriving(report: Report, state: int, seed: int) -> None:
+    """Changes a join with so much state while batches come, and compares with running the windows' rows through it."""
+    window = max(1, state // (len(STREAMS) * ROW_BYTES * ROWS)) * ROWS
+    batches = [_rows(seed + i, i * ROWS) for i in range(window // ROWS + STEADY)]
+    filled = len(batches) - STEADY
+    old, new = (JOIN.format(columns=columns, window=window) for columns in (OLD, NEW))
+    with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder:
+        session = _join(folder, old)
+        with session:
+            for batch in batches[: filled + 2]:
+                session.push(batch)
+            told = session.replace("q", new)
+            seconds = [_timed(session, batch) for batch in batches[filled + 2 :]]
+            after = [session.queries["q"].cql == new]
+    with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder, _join(folder, new) as session:
+        replayed = sum(_timed(session, batch) for batch in batches[2 : filled + 2])
+    usual = statistics.median(seconds)
+    report.add("state to derive from", sum(w["bytes"] for w in told["windows"]) / 1e6, "MB")
+    report.add("rows read", sum(w["rows"] for w in told["windows"]), "rows")
+    spent = sum(max(0.0, each - usual) for each in seconds)
+    report.add(
+        "deriving a join / running its rows through it", spent / replayed, "ratio", 0.2, "at most"
+    )
+    report.add("longest batch meanwhile / median", max(seconds) / usual, "ratio", 2.0, "at most")
+    report.add("the new text answers", float(after[0]), "yes is 1", 1)
+
+
+def _join(folder: str, cql: str) -> CheckpointSession:
+    session = CheckpointSession(None, checkpoint=folder, on="local", slots=2)
+    for name in STREAMS:
+        session.stream(name, pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())]))
+    session.query("q", cql)
+    return session.start()
+
+
+def _rows(seed: int, first: int, rows: int = ROWS) -> dict[str, pa.Table]:
+    random = np.random.default_rng(seed)
+    return {
+        name: pa.table(
+            {
+                "k": random.integers(0, 50_000_000, rows),
+                "v": random.integers(0, 100, rows),
+                "ts": np.arange(first, first + rows),
+            }
+        )
+        for name in STREAMS
+    }
+
+
+def _timed(session: CheckpointSession, rows: Mapping[str, pa.Table]) -> float:
+    started = time.perf_counter()
+    session.push(rows)
+    return time.perf_counter() - started
+
+
+def _throughput(retained: bool, seed: int) -> float:
+    """The median seconds of batches with 100k rows of a job that joins two streams."""
+    with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder:
+        session = CheckpointSession(None, checkpoint=folder, on="local", slots=2)
+        for name in STREAMS[:2]:
+            session.stream(name, pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())]))
+            if retained:
+                session.query(f"retained_{name}", f"SELECT KEEP * FROM {name} [RANGE 400000]")
+        session.query("q", "SELECT A.k, A.v, B.v AS w FROM A [RANGE 200000], B [RANGE 200000] WHERE A.k = B.k")
+        session.query("n", "SELECT k % 100 AS g, COUNT(*) AS n FROM A [TUMBLE 50000] GROUP BY k % 100")
+        with session.start():
+            parts = [_rows(seed + i, i * 50_000, 50_000) for i in range(8)]
+            seconds = [_timed(session, {name: part[name] for name in STREAMS[:2]}) for part in parts]
+    return statistics.median(seconds[2:])
