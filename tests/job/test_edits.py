@@ -1,0 +1,19 @@
+"""Edits of queries as people make them: most are complete at once where rows are retained, and the others say when."""
+
+from __future__ import annotations
+
+import pytest
+
+from midstream.lab.bench.evolution import _complete_at_once, corpus, edited
+
+
+def test_the_corpus_has_two_hundred_different_edits():
+    queries = corpus()["queries"].values()
+    texts = {edited(query["cql"], edit) for query in queries for edit in query["edits"]}
+    assert len(queries) == 20 and len(texts) == 200 and not texts & {query["cql"] for query in queries}
+
+
+@pytest.mark.slow
+def test_four_of_five_edits_are_complete_at_once():
+    found = list(_complete_at_once(retained=True))
+    assert sum(found) >= 0.8 * len(found) == 160
