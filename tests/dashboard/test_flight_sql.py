@@ -17,7 +17,7 @@ dbapi = pytest.importorskip(
     "adbc_driver_flightsql.dbapi", reason="the client is not installed: pip install adbc-driver-flightsql"
 )
 
-TOKEN = "a token of some length"
+TOKEN = "another token for base64"
 
 
 @pytest.fixture(scope="module")
