@@ -30,12 +30,15 @@ from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.cluster.spark.versions import COUNTS_LAST_ATTEMPTS
 from midstream.connectors.files.bad_rows import BAD
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.exchange import PORT, WHOLE, Layout
+from midstream.job.task.exchange import PORT, WHOLE, Layout, width_of
 from midstream.job.task.reports import Report
 
 _FIRST = "#first"
 _FIRST_ROW = "IF((monotonically_increasing_id() & 8589934591) = 0, spark_partition_id(), NULL)"
 """Of the first row of each partition the partition, of others nothing."""
+
+FEW_BYTES = 32
+"""Up to how many bytes of a row that nobody reads travel with it: the column that packs them is hardly narrower."""
 
 _RUNS = "runs"
 """The partitions that were observed, one that was observed again once more."""
@@ -175,7 +178,9 @@ def push_down(
         needed.update(names[name] for name in {*read.get(declaration.name, names), BAD} & names.keys())
         if condition is not None:
             conditions[port] = condition + (f" OR `{names[BAD]}` IS NOT NULL" if BAD in names else "")
-    return PushDown(streams, conditions, ticks, [f.name for f in layout.columns if f.name not in needed])
+    unread = [f for f in layout.columns if f.name not in needed]
+    few = sum(width_of(f.type) for f in unread) <= FEW_BYTES
+    return PushDown(streams, conditions, ticks, [] if few else [f.name for f in unread])
 
 
 def selections(queries: Iterable[RunningQuery]) -> dict[str, list[tuple[SourceNode, Expression]]]:

@@ -48,7 +48,7 @@ class Layout:
     @property
     def row_bytes(self) -> int:
         """About how many bytes a row takes; texts and other values without a fixed width count as some."""
-        return sum(_width(column.type) for column in self.columns) + 8
+        return sum(width_of(column.type) for column in self.columns) + 8
 
     def split(self, tables: Iterable[pa.RecordBatch]) -> dict[int, pa.RecordBatch]:
         """The rows of each port that has some, with all columns of the layout."""
@@ -101,7 +101,8 @@ def _unpacked(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
-def _width(kind: pa.DataType) -> int:
+def width_of(kind: pa.DataType) -> int:
+    """About how many bytes a value takes."""
     try:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:
