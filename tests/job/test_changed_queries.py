@@ -415,8 +415,8 @@ def test_a_text_that_is_verified_takes_the_place_only_if_it_gives_the_same(new, 
 
 @pytest.mark.parametrize("seed", always(6, range(80)))
 def test_large_windows_are_filled_over_several_batches_while_the_old_text_answers(seed, tmp_path, monkeypatch):
-    monkeypatch.setattr("midstream.job.slots.pacing.LEAST_WORK", 12)
-    monkeypatch.setattr("midstream.job.slots.pacing.SHARE", 0)
+    monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 12)
+    monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
     rng, tables = random.Random(seed), streams(seed, seed % 2 == 1, rows=90)
     names = [n for n, (_, _, complete) in PAIRS.items() if complete and "UNION" not in PAIRS[n][0]]
     old, new, _ = PAIRS[names[seed % len(names)] if seed > 5 else rng.choice(names)]
@@ -458,8 +458,8 @@ def test_large_windows_are_filled_over_several_batches_while_the_old_text_answer
 
 
 def test_a_text_whose_windows_are_being_filled_can_be_cancelled(tmp_path, monkeypatch):
-    monkeypatch.setattr("midstream.job.slots.pacing.LEAST_WORK", 4)
-    monkeypatch.setattr("midstream.job.slots.pacing.SHARE", 0)
+    monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 4)
+    monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
     session = declared(tmp_path)
     pushed(session, 0, 40)
     assert carry_out(session, ReplaceQuery("q", COUNTS.replace("30", "20")))["paced"]

@@ -17,8 +17,8 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.job.commands.accounts import history_of
+from midstream.job.queries import filling
 from midstream.job.queries.filling import parted
-from midstream.job.slots import pacing
 from midstream.job.task.lanes import KEPT, TARGET
 from midstream.optimizer.plans import enumerate_plans
 
@@ -30,8 +30,8 @@ QUERIES = {"join": KEYS, "groups": KEYS_GROUPED, "distinct": STAGES, "unbounded"
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch):
     """A batch carries few rows of state, so that a migration takes several."""
-    monkeypatch.setattr(pacing, "LEAST_WORK", 10)
-    monkeypatch.setattr(pacing, "SHARE", 0.5)
+    monkeypatch.setattr(filling, "LEAST_WORK", 10)
+    monkeypatch.setattr(filling, "SHARE", 0.5)
 
 
 def opened(query: str, inputs: dict, folder: Path, slots: int = 3, plan: str = "((A B) C)") -> Chain:
@@ -75,7 +75,7 @@ def test_each_batch_carries_a_part_of_the_state_and_results_go_on(tmp_path):
 
 
 def test_a_small_state_goes_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(pacing, "LEAST_WORK", 10**6)
+    monkeypatch.setattr(filling, "LEAST_WORK", 10**6)
     inputs = tables(rows=60, last=120)
     chain = opened(KEYS, inputs, tmp_path)
     got = chain.run(inputs, 25, {2: ("(A (B C))", "moving_state_paced")})

@@ -17,7 +17,7 @@ from midstream.api import ask
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Routing
-from midstream.job.slots import pacing
+from midstream.job.queries import filling
 from midstream.job.slots.pacing import next_step
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
 
@@ -30,8 +30,8 @@ GROUPED = (
 @pytest.fixture
 def small_batches(monkeypatch):
     """A batch carries few rows of state besides its own."""
-    monkeypatch.setattr(pacing, "LEAST_WORK", 10)
-    monkeypatch.setattr(pacing, "SHARE", 0)
+    monkeypatch.setattr(filling, "LEAST_WORK", 10)
+    monkeypatch.setattr(filling, "SHARE", 0)
 
 
 def opened(query: str, inputs: dict, folder: Path, slots: int = 2) -> Chain:

@@ -8,7 +8,7 @@ from tests.spark.feeding import Feed
 from tests.spark.test_moving_on_spark import feed_all, session_on
 
 import midstream as ms
-from midstream.job.slots import pacing
+from midstream.job.queries import filling
 
 pytestmark = pytest.mark.spark
 
@@ -20,8 +20,8 @@ ONE_KEY = (
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch):
     """A batch carries few rows of state besides its own."""
-    monkeypatch.setattr(pacing, "LEAST_WORK", 4)
-    monkeypatch.setattr(pacing, "SHARE", 0.05)
+    monkeypatch.setattr(filling, "LEAST_WORK", 4)
+    monkeypatch.setattr(filling, "SHARE", 0.05)
 
 
 @pytest.mark.slow

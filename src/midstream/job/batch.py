@@ -15,10 +15,10 @@ from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.circumstances import Incoming, Position, SlotLayout
 from midstream.job.lanes import Dealing, RunningLane
+from midstream.job.queries.filling import Pace
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
-from midstream.job.slots.pacing import Pace
 from midstream.job.task.exchange import Addressing, Layout
 from midstream.job.task.in_place import Arrivals, arrivals
 from midstream.job.task.memory import Memory

@@ -28,12 +28,13 @@ from midstream.job.migrations.migrating import require_way
 from midstream.job.outcome import Outcome, Terms
 from midstream.job.queries.declared import streams_record
 from midstream.job.queries.faults import at_fault, named, suspects
+from midstream.job.queries.filling import Pace
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.replacing import with_archive
 from midstream.job.slots.both_at_once import not_together
 from midstream.job.slots.doubled_moves import moves_doubled, relocated_doubled
 from midstream.job.slots.measuring import DecidedPlanChange, PlansDecided
-from midstream.job.slots.pacing import Pace, next_step
+from midstream.job.slots.pacing import next_step
 from midstream.job.slots.relocation import Relocated, Relocation, current_routing, still_wanted
 from midstream.job.slots.rerouting import Rerouter
 from midstream.job.slots.slot_decisions import SlotDecisions

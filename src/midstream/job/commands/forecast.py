@@ -40,11 +40,11 @@ from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
+from midstream.job.queries.filling import Pace
 from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import Beginning, RunningQuery
 from midstream.job.slots.both_at_once import move_of, require_both
 from midstream.job.slots.class_dealing import ClassLoads
-from midstream.job.slots.pacing import Pace
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after

@@ -8,20 +8,40 @@ valid: after the last range the query holds what it would hold if all had come a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from zlib import crc32
 
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
 from midstream.checkpoint.records import Slots
+from midstream.distribution.balancing import MEMORY
 from midstream.job.task.works import ArrivalFilter, BySlot, Derived
+from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
 
 Kept = Mapping[int, BySlot]
 """Segments by fragment, or by window, and slot."""
 
 Ranges = dict[int, dict[int, list[SegmentEntry]]]
 """Parts of segments, by fragment and slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is moved before a batch: so many rows of each query, or all; queries that are `idle` wait."""
+
+    rows: int | None = None
+    idle: Collection[str] = ()
+
+    @staticmethod
+    def of(before: Manifest | None, idle: Collection[str], everything: bool = False) -> Pace:
+        """A share of what batches have brought lately, or `everything`."""
+        if everything or before is None:
+            return Pace(None, idle)
+        # Of loads a part is remembered from batch to batch, so they add up to several batches' rows.
+        lately = sum(before.slots.loads) * (1 - MEMORY)
+        return Pace(max(LEAST_WORK, round(SHARE * lately)), idle)
 
 
 @dataclass(frozen=True, slots=True)

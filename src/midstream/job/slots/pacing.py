@@ -22,16 +22,14 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name, query_of
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.distribution.balancing import MEMORY
 from midstream.distribution.fragments import ARRIVAL, Routing, class_received
 from midstream.distribution.moves import Shipment, plan_replay
 from midstream.job.lanes import Stored, by_target, lane_numbers, with_lanes
-from midstream.job.queries.filling import Ranges, parted
+from midstream.job.queries.filling import Pace, Ranges, parted
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import PlanMove, shipment_key
 from midstream.job.slots.segment_reuse import MOST_RANGES, SegmentReuse, ranges_of_groups
 from midstream.job.task.lanes import KEPT, TARGET
-from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
 
 NAMING = "mslb"
 """The protocol that hands over state between two batches."""
@@ -157,23 +155,6 @@ def _shares(table: Sequence[int], slots: int, loads: Sequence[float]) -> tuple[f
 
 Stages = Mapping[str, Stored]
 """The segments of plans by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How much is moved before a batch: so many rows of each query, or all; queries that are `idle` wait."""
-
-    rows: int | None = None
-    idle: Collection[str] = ()
-
-    @staticmethod
-    def of(before: Manifest | None, idle: Collection[str], everything: bool = False) -> Pace:
-        """A share of what batches have brought lately, or `everything`."""
-        if everything or before is None:
-            return Pace(None, idle)
-        # Of loads a part is remembered from batch to batch, so they add up to several batches' rows.
-        lately = sum(before.slots.loads) * (1 - MEMORY)
-        return Pace(max(LEAST_WORK, round(SHARE * lately)), idle)
 
 
 @dataclass(slots=True)

@@ -14,11 +14,12 @@ from midstream.distribution.fragments import Routing, in_words, key_classes
 from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
 from midstream.job.lanes import Filled, Stored, by_own_plan, lane_numbers, plan_lanes, with_lanes
+from midstream.job.queries.filling import Pace
 from midstream.job.queries.running_query import Account, MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import in_tasks, moved_by_name
 from midstream.job.slots.local_moves import after_move, pair_moves, unified
 from midstream.job.slots.moving import Move, PlanMove
-from midstream.job.slots.pacing import Pace, Replay, after_replays, replays
+from midstream.job.slots.pacing import Replay, after_replays, replays
 from midstream.job.slots.rerouting import Rerouting
 from midstream.job.task.exchange import GROUP_BITS, default_routing
 from midstream.job.task.memory import Memory
