@@ -137,7 +137,7 @@ def ask(
     query: str,
     inputs: Mapping[str, object],
     *,
-    time: Time = "ts",
+    time: Time | None = "ts",
     lateness: Duration | Mapping[str, Duration] | None = None,
     functions: Sequence[UserFunction] = (),
 ) -> Question:
@@ -181,7 +181,7 @@ def reference(
     query: str,
     inputs: Mapping[str, object],
     *,
-    time: Time = "ts",
+    time: Time | None = "ts",
     lateness: Duration | Mapping[str, Duration] | None = None,
     functions: Sequence[UserFunction] = (),
 ) -> pa.Table:
@@ -231,7 +231,7 @@ def run(
     query: str,
     inputs: Mapping[str, object],
     *,
-    time: Time = "ts",
+    time: Time | None = "ts",
     on: Any = "embedded",
     plan: Plan | str | None = None,
     migrations: Sequence[Migration] = (),
@@ -249,6 +249,7 @@ def run(
 ) -> Any:
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
 
+    `time` names the time column, of all inputs or of each; rows of a table whose `time` is None have always been there.
     Rows come in the order of time, or in that of an `ORDER BY` without `LIMIT`. With `dialect="spark"` or "flink" the
     query is one of that system, whose windows and interval joins become windows of this language.
 
@@ -269,7 +270,7 @@ def run(
     if strategy is not None and scheduling is not None:
         raise InputError("scheduling= and strategy= are two names of one setting", hint="use scheduling= alone")
     if dialect is not None:
-        query = to_cql(query, dialect, time)
+        query = to_cql(query, dialect, time or {})
     question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
     schedule = scheduling or strategy or "dfs"
     schedule_of(schedule)  # refused by every runtime if it is none, also by one that has no use for it

@@ -25,9 +25,35 @@ def test_a_table_without_a_time_is_joined_at_every_instant_and_shows_its_own_col
     assert ms.snapshot_equal(found, ms.reference(query, inputs, time=TIMES))
 
 
-def test_a_table_without_a_time_takes_no_window_and_some_table_must_have_one() -> None:
-    inputs = {"sales": SALES, "items": ITEMS}
+def test_a_table_without_a_time_takes_no_window() -> None:
     with pytest.raises(ms.QueryError, match="they take no window"):
-        ms.run("SELECT name FROM items [RANGE 5]", inputs, time=TIMES)
-    with pytest.raises(ms.InputError, match="no table has a time column"):
-        ms.run("SELECT name FROM items", {"items": ITEMS}, time={"items": None})
+        ms.run("SELECT name FROM items [RANGE 5]", {"sales": SALES, "items": ITEMS}, time=TIMES)
+
+
+def test_tables_without_times_are_asked_as_in_a_database_and_have_the_order_of_their_rows() -> None:
+    words = pa.table({"word": ["z", "a", "m", "a"], "n": [1, 1, 2, 2]})
+    query = """SELECT string_agg(word, '') AS all_words, first(word) AS f, arg_max(word, n) AS a,
+      (SELECT word FROM words LIMIT 1) AS l, (SELECT list(word) FROM (SELECT word FROM words WHERE n = 1) AS x) AS s
+      FROM words"""
+    (found,) = ms.run(query, {"words": words}, time=None).to_pylist()
+    assert [found[name] for name in ("all_words", "f", "a", "l", "s")] == ["zama", "z", "m", "z", ["z", "a"]]
+    places = ms.run("SELECT word, row_number() OVER (ORDER BY n DESC) AS p FROM words", {"words": words}, time=None)
+    assert {row["p"]: row["word"] for row in places.to_pylist()} == {1: "m", 2: "a", 3: "z", 4: "a"}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT v FROM A [PARTITION BY k ROWS 1]", {3, 1, 2}),
+        ("SELECT v FROM (SELECT k, v FROM A WHERE v > 0) [PARTITION BY k ROWS 1] AS x", {3, 1, 2}),
+        ("SELECT A.v FROM B ASOF JOIN A ON A.k = B.k", {3, 1, 2}),
+        ("SELECT last(v) AS v FROM A [NOW] GROUP BY k", {3, 1, 2}),
+    ],
+)
+def test_a_column_of_arrival_decides_between_rows_of_one_time_and_is_not_seen(query: str, expected: set[int]) -> None:
+    rows = pa.table({"ts": [1, 1, 1, 2, 2], "k": ["a", "a", "b", "a", "a"], "v": [5, 3, 1, 9, 2]})
+    inputs = {"A": rows.add_column(0, "#arrival", pa.array(range(5))), "B": rows}
+    found = ms.run(query, inputs, batch_rows=2)
+    assert found.column_names == ["v", "valid_from", "valid_to"]
+    assert {row["v"] for row in found.to_pylist()} == expected
+    assert ms.snapshot_equal(found, ms.reference(query, inputs))

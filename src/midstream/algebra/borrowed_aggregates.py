@@ -35,7 +35,7 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
         "median mode mad skewness kurtosis kurtosis_pop entropy product bit_and bit_or bit_xor histogram sem geomean"
     ),
     **_two(f"corr covar_pop covar_samp weighted_avg {_REGRESSIONS}"),
-    **{name: (f"{name}({{a}}, {{b}})", f"{name}({{a}}, {{b}}, {{c}})") for name in ("arg_min", "arg_max")},
+    **{n: (f"{n}({{a}}, {{b}}{{order}})", f"{n}({{a}}, {{b}}, {{c}}{{order}})") for n in ("arg_min", "arg_max")},
     "quantile_cont": ("quantile_cont({distinct}{a}, {b})",),
     "quantile_disc": ("quantile_disc({distinct}{a}, {b})",),
     "first": ("first({distinct}{a}{order})",),
@@ -52,7 +52,9 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
 }
 """Every aggregate that DuckDB computes."""
 
-IN_ORDER = frozenset({"first", "last", "any_value", "last_known", "array_agg", "collect_list", "string_agg"})
+IN_ORDER = frozenset(
+    {"first", "last", "any_value", "last_known", "array_agg", "collect_list", "string_agg", "arg_min", "arg_max"}
+)
 """Aggregates whose value depends on the order of the rows."""
 
 

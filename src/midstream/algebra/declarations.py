@@ -17,6 +17,13 @@ MaxAhead = int | Literal["clock", "any"]
 """How far ahead times are believed: so many ticks after the latest, a day after the clock, or without a bound."""
 
 
+ARRIVAL = "#arrival"
+"""The column, hidden and first, that tells in which order rows came; other columns decide what it leaves open."""
+
+SINCE = "#since"
+"""The hidden time column of a table that has none."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamDeclaration:
     """A stream's name, columns and time column; `lateness` and `skew` in ticks.
@@ -44,6 +51,11 @@ class StreamDeclaration:
             )
         if len(set(self.columns.names)) != len(self.columns.names):
             raise InputError(f"stream {self.name} has two columns of the same name")
+
+    @property
+    def visible(self) -> pa.Schema:
+        """The columns that queries can name."""
+        return pa.schema([f for f in self.columns if f.name not in (ARRIVAL, SINCE)])
 
     @property
     def domain(self) -> TimeDomain:

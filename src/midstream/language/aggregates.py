@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, IN_ORDER, borrow_aggregate
-from midstream.algebra.declarations import AggregateFunction
+from midstream.algebra.declarations import ARRIVAL, AggregateFunction
 from midstream.algebra.expressions import (
     AggregateCall,
     Column,
@@ -154,8 +154,8 @@ class Aggregates:
         asked = [
             OrderKey(inner.bind(k.this), bool(k.args.get("desc")), k.args.get("nulls") or "") for k in [*keys, *within]
         ]
-        time = inner.time()
-        return asked or ([OrderKey(time)] if time is not None and not node.args.get("distinct") else [])
+        coming = [] if node.args.get("distinct") else inner.coming()
+        return [*asked, *(OrderKey(value) for value in coming if not asked or str(value).endswith(ARRIVAL))]
 
     def _unique(self, text: str) -> str:
         name, count = text, 1

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from midstream.algebra.declarations import Catalog
+from midstream.algebra.declarations import ARRIVAL, Catalog
 from midstream.algebra.expressions import (
     TRUE,
     AggregateCall,
@@ -99,13 +99,13 @@ class QueryBinder:
             require_instants(self.binding, plan, "RSTREAM", kind)
         return ToStream(plan, kind.this)
 
-    def query(self, node: Node, environment: Environment) -> Relation:
-        """A sub-query."""
+    def query(self, node: Node, environment: Environment, in_order: bool = False) -> Relation:
+        """A sub-query; `in_order` asks for a first column that tells in which order its rows came, if one does."""
         self._depth += 1
         if self._depth > DEEPEST_QUERY:
             raise self.binding.error(f"queries nest deeper than {DEEPEST_QUERY} levels", node)
         try:
-            return self._operand(node, environment, (), True)
+            return self._operand(node, environment, (), True, in_order)
         finally:
             self._depth -= 1
 
@@ -144,17 +144,27 @@ class QueryBinder:
         return limited_result(self.binding, plan, node, environment.given)
 
     def _operand(
-        self, node: Node, environment: Environment, reserved: tuple[str, ...], settle: bool = False
+        self,
+        node: Node,
+        environment: Environment,
+        reserved: tuple[str, ...],
+        settle: bool = False,
+        in_order: bool = False,
     ) -> Relation:
         """A sub-query, or one side of a set operation, whose untyped nulls wait for the other side's type."""
         environment = self._environment(node, environment)
         if isinstance(node, exp.Select):
             self._refuse_to_stream(node)
-            return self._select(node, environment, reserved, settle)
+            return self._select(node, environment, reserved, settle, in_order)
         return self._set_operation(node, environment, reserved)
 
     def _select(
-        self, node: exp.Select, environment: Environment, reserved: tuple[str, ...] = (), settle: bool = True
+        self,
+        node: exp.Select,
+        environment: Environment,
+        reserved: tuple[str, ...] = (),
+        settle: bool = True,
+        in_order: bool = False,
     ) -> Relation:
         if node.args.get("group") is not None and (sets := node.args["group"].args.get("sets")):
             return self._grouping_sets(node, sets, environment, reserved)
@@ -172,7 +182,9 @@ class QueryBinder:
         having = self._having(node, aggregates, binder)
         wanted = wanted_of(node, binder, items, _shorthands(node), given)
         relation = below.joined(relation, lambda e: e)
-        items += [(column.name, column) for column in given]
+        coming = [] if aggregates.keys or aggregates.calls else binder.coming()
+        came = [] if not in_order or node.args.get("order") or node.args.get("distinct") else coming
+        items = [*((ARRIVAL, c) for c in came if str(c).endswith(ARRIVAL)), *items, *((c.name, c) for c in given)]
         if wanted.qualify is not None and not overs.calls:
             raise self.binding.error("QUALIFY needs OVER", node.args["qualify"], hint="filter tuples with WHERE")
         aggregates.brought = attached.columns() | overs.names() | unnests.names()
@@ -188,10 +200,10 @@ class QueryBinder:
         else:
             relation = attached.joined(relation, over)
         items, wanted = [(name, over(value)) for name, value in items], wanted.changed(over)
-        lists = [one.expression for one in unnests.lists]
-        relation = overs.applied(relation, over, [*(value for _, value in items), *map(over, lists), *wanted.reads])
+        read = [*(value for _, value in items), *(over(one.expression) for one in unnests.lists), *wanted.reads]
+        relation = overs.applied(relation, over, read, coming)
         relation = unnests.applied(_selected(relation, list(conjuncts(wanted.qualify))), over)
-        return self._project(node, relation, items, wanted, reserved, settle)
+        return self._project(node, relation, items, replace(wanted, coming=tuple(coming)), reserved, settle)
 
     def _grouping_sets(
         self, node: exp.Select, sets: list[exp.Tuple], environment: Environment, reserved: tuple[str, ...]
@@ -374,7 +386,7 @@ class QueryBinder:
         columns = tuple(Named(n, v) for n, v in zip(names, values, strict=True))
         if node.args.get("distinct") is None or wanted.on is not None:
             if wanted.on is not None or wanted.limit is not None:
-                relation = narrowed(relation, [*values, *wanted.reads])
+                relation = narrowed(relation, [*values, *wanted.reads], wanted.coming)
             if wanted.on is not None:
                 relation = first_of_each(self.binding, relation, (*wanted.on, *wanted.keys), wanted.order)
             return Project(limited(self.binding, relation, wanted.order, wanted.limit, wanted.keys), columns)

@@ -97,8 +97,8 @@ class Queries(Protocol):
 
     binding: Binding
 
-    def query(self, node: Node, environment: Environment) -> Relation:
-        """A sub-query."""
+    def query(self, node: Node, environment: Environment, in_order: bool = False) -> Relation:
+        """A sub-query, with a column that tells in which order its rows came if that is asked and known."""
         ...
 
     def lateral(self, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind) -> Project:

@@ -50,6 +50,8 @@ class GivenRows:
     limit: Limit | None
     keys: tuple[Expression, ...] = ()
     """What the rows that are counted have in common."""
+    coming: tuple[Expression, ...] = ()
+    """What tells in which order they came."""
 
     @property
     def reads(self) -> tuple[Expression, ...]:

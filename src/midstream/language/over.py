@@ -87,10 +87,12 @@ class Overs:
         """The columns that calls are."""
         return frozenset(call.name for calls in self.calls.values() for call in calls)
 
-    def applied(self, relation: Relation, change: Change, read: Iterable[Expression]) -> Relation:
+    def applied(
+        self, relation: Relation, change: Change, read: Iterable[Expression], coming: Sequence[Expression]
+    ) -> Relation:
         """The relation with the values of all calls; `change` says what their columns are there, `read` what is used.
 
-        What nobody uses does not decide between rows that are equal in their order.
+        What nobody uses does not decide between rows that are equal in their order; when they came does.
         """
         if not self.calls:
             return relation
@@ -104,7 +106,7 @@ class Overs:
         columns = [[_changed(call, change) for call in calls] for calls in self.calls.values()]
         used = [*read, *(key for p in partitionings for key in (*p.keys, *(o.key for o in p.order)))]
         used += [value for calls in columns for call in calls for value in call.reads]
-        relation = narrowed(relation, used)
+        relation = narrowed(relation, used, coming)
         for partitioning, calls in zip(partitionings, columns, strict=True):
             keys, order = partitioning.keys, partitioning.order
             if raw:
@@ -240,11 +242,14 @@ def _changed(over: NamedOver, change: Change) -> NamedOver:
     return replace(over, call=replace(over.call, args=tuple(map(change, over.call.args)), where=where))
 
 
-def narrowed(relation: Relation, used: Iterable[Expression]) -> Relation:
-    """The columns of a relation that are used."""
+def narrowed(relation: Relation, used: Iterable[Expression], coming: Sequence[Expression] = ()) -> Relation:
+    """The columns of a relation that are used; what tells in which order rows came decides first between equal ones."""
     names = frozenset[str]().union(*map(columns_of, used))
-    kept = [f for f in relation.schema if f.name in names] or [relation.schema.field(0)]
-    if len(kept) == len(relation.schema):
+    leading = [name for value in coming for name in columns_of(value) if name in relation.schema.names]
+    kept = [relation.schema.field(name) for name in leading]
+    kept += [f for f in relation.schema if f.name in names - set(leading)]
+    kept = kept or [relation.schema.field(0)]
+    if [f.name for f in kept] == relation.schema.names:
         return relation
     return Project(relation, tuple(Named(f.name, Column(f.name, f.type)) for f in kept))
 

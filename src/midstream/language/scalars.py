@@ -14,6 +14,7 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.borrowed import BORROWED, OVERLOADS, borrow
+from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.expressions import Call, Case, Expression, Literal, columns_of
 from midstream.algebra.functions import SCALAR, require_condition
 from midstream.algebra.plan import Relation
@@ -304,9 +305,12 @@ class ScalarBinder:
             require_condition(bound.type, "WHEN")
         return coerce(bound, BOOLEAN)
 
-    def time(self) -> Expression | None:
-        """The time of the rows, if they are those of one stream."""
-        return self.scope.sources[0].time if len(self.scope.sources) == 1 else None
+    def coming(self) -> list[Expression]:
+        """What tells in which order the rows came, if they are those of one stream: their time, and their order."""
+        if len(self.scope.sources) != 1:
+            return []
+        source = self.scope.sources[0]
+        return [value for value in (source.time, source.bounds.get(ARRIVAL)) if value is not None]
 
     def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
         """A choice between values, in their common type."""

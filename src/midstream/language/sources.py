@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
+from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction, conjuncts
 from midstream.algebra.plan import Join, JoinKind, Project, Relation, Select, Stream, Unnested, Window, gives_at_ends
 from midstream.algebra.types import BOOLEAN, common_type
@@ -286,15 +287,17 @@ class SourceBinder:
         declaration = streams[found[0]]
         self.binding.require_same_time(declaration, name)
         stream = Stream(declaration.name, node.meta["unique"], declaration.columns, declaration.time, declaration.site)
-        place, fields = node.args.get("alias") or node, declaration.columns
+        place, visible = node.args.get("alias") or node, declaration.visible.names
+        schema = pa.schema([stream.schema.field(f"{stream.alias}.{name}") for name in visible])
+        names = self._column_names(node, visible)
+        time = None if declaration.name in self.binding.catalog.timeless else declaration.time
+        source = scope.add(self._visible(node), schema, names, place, time)
+        if ARRIVAL in declaration.columns.names:
+            source.bounds[ARRIVAL] = Column(f"{stream.alias}.{ARRIVAL}", pa.int64())
         if declaration.name in self.binding.catalog.timeless:
             if (window := node.args.get("window")) is not None and window.this != "UNBOUNDED":
                 raise self.binding.error("rows without a time have always been there: they take no window", window)
-            names = self._column_names(node, fields.names[:-1])
-            scope.add(self._visible(node), pa.schema(list(stream.schema)[:-1]), names, place)
             return Window(stream, Unbounded())
-        names = self._column_names(node, fields.names)
-        source = scope.add(self._visible(node), stream.schema, names, place, declaration.time)
         return self._windowed(node, stream, source)
 
     def _unknown_stream(self, name: exp.Identifier, found: list[str]) -> Exception:
@@ -310,16 +313,20 @@ class SourceBinder:
         unique, alias = node.meta["unique"], node.args.get("alias")
         try:
             with self.binding.attempt():
-                relation = self.binder.query(body.copy(), replace(environment, domain=Domain(scope)))
+                relation = self.binder.query(body.copy(), replace(environment, domain=Domain(scope)), True)
         except Beyond:
             if left is None or node.args.get("window") is not None:
                 raise
             return self._lateral(node, body, environment, scope, left, kind)
-        columns = self._column_names(node, relation.schema.names)
-        new = zip(relation.schema.names, columns, strict=True)
-        renamed = rename(relation, {name: f"{unique}.{column}" for name, column in new})
+        names = [name for name in relation.schema.names if name != ARRIVAL]
+        columns = self._column_names(node, names)
+        new = {ARRIVAL: f"{unique}.{ARRIVAL}"} | {n: f"{unique}.{c}" for n, c in zip(names, columns, strict=True)}
+        renamed = rename(relation, new)
         visible = unique if alias is None and isinstance(node, exp.Subquery) else self._visible(node)
-        source = scope.add(visible, renamed.schema, columns, alias or node)
+        schema = pa.schema([renamed.schema.field(new[name]) for name in names])
+        source = scope.add(visible, schema, columns, alias or node)
+        if len(names) < len(relation.schema):
+            source.bounds[ARRIVAL] = Column(new[ARRIVAL], pa.int64())
         window = node.args.get("window")
         if window is not None and not is_raw(renamed):
             require_instants(self.binding, renamed, "a window over this sub-query", window)

@@ -36,8 +36,8 @@ class ValueBinder(Protocol):
         """A binder of values where names mean something else."""
         ...
 
-    def time(self) -> Expression | None:
-        """The time of the rows, if they are those of one stream."""
+    def coming(self) -> list[Expression]:
+        """What tells in which order the rows came, if they are those of one stream."""
         ...
 
     def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:

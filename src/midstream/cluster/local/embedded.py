@@ -71,7 +71,7 @@ class StreamProgress:
         self.register = INFINITY
 
     def _bury(self, rows: pa.RecordBatch, which: np.ndarray, reason: str) -> None:
-        chosen = rows.take(pa.array(np.flatnonzero(which)))
+        chosen = rows.select(self.declaration.visible.names).take(pa.array(np.flatnonzero(which)))
         self.dead.append(DeadLetters(self.declaration.name, reason, pa.Table.from_batches([chosen])))
 
 
