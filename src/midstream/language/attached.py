@@ -42,6 +42,7 @@ from midstream.language.dependent import (
     require_near,
     require_own,
 )
+from midstream.language.items import bind_items
 from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
@@ -207,7 +208,7 @@ class Attachments:
         relation, correlated = self.binder.where(query, relation, inner, environment, correlate=True)
         within = Attachments(self.binder, relation, environment)
         values = ScalarBinder(binding, inner, "SELECT", aggregates, within)
-        outputs = [value for _, value in self.binder.items(query, values)]
+        outputs = [value for _, value in bind_items(values, query)]
         relation = within.joined(relation, lambda e: e)
         require_near(binding, correlated, relation, self.relation)
         ties = [_tie(condition, relation) for condition in correlated]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.declarations import ARRIVAL, Catalog
@@ -17,7 +16,6 @@ from midstream.algebra.expressions import (
     TRUE,
     AggregateCall,
     Expression,
-    Literal,
     Named,
     NamedAggregate,
     columns_of,
@@ -29,16 +27,17 @@ from midstream.algebra.types import INTEGER, TEXT
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
 from midstream.language.attached import Attachments
-from midstream.language.binding import Beyond, Binding, match_name
+from midstream.language.binding import Beyond, Binding
 from midstream.language.constants import require_stream, time_type
 from midstream.language.dependent import Environment, require_own
 from midstream.language.grammar import DEEPEST_QUERY
+from midstream.language.items import Items, bind_items
 from midstream.language.lateral import lateral_query
 from midstream.language.limits import GivenRows, first_of_each, limited, limited_distinct, limited_result, wanted_of
 from midstream.language.literals import coerce
 from midstream.language.nested import distinct
 from midstream.language.nodes import Node, flatten
-from midstream.language.outputs import item_name, unique_names
+from midstream.language.outputs import unique_names
 from midstream.language.over import Overs, narrowed
 from midstream.language.over_queries import with_queries
 from midstream.language.scalars import ScalarBinder
@@ -47,7 +46,6 @@ from midstream.language.sequences import push_conditions
 from midstream.language.set_operations import combine
 from midstream.language.sources import SourceBinder
 from midstream.language.subqueries import (
-    Items,
     SubqueryCondition,
     apply_subquery,
     has_aggregate,
@@ -59,8 +57,6 @@ from midstream.language.subqueries import (
 from midstream.language.text import read
 from midstream.language.unnesting import Unnests
 from midstream.language.windows import require_instants, require_window
-
-MOST_COLUMNS = 2_000
 
 
 def parse(query: str, catalog: Catalog) -> Relation:
@@ -178,7 +174,7 @@ class QueryBinder:
         overs = Overs(self.binding, node.args.get("windows") or (), given)
         binder = ScalarBinder(self.binding, scope, "SELECT", aggregates, attached, overs)
         binder.unnests, binder.below = unnests, below
-        items = self.items(node, binder)
+        items = bind_items(binder, node)
         having = self._having(node, aggregates, binder)
         wanted = wanted_of(node, binder, items, _shorthands(node), given)
         relation = below.joined(relation, lambda e: e)
@@ -272,50 +268,6 @@ class QueryBinder:
             relation = apply_subquery(self, relation, scope, condition, environment)
         return relation, correlated
 
-    def items(self, node: exp.Select, binder: ScalarBinder) -> Items:
-        """What SELECT asks for: wanted names and values."""
-        items: Items = []
-        for position, item in enumerate(node.expressions, 1):
-            if isinstance(item, exp.Star):
-                items.extend(self._star(binder, self._chosen(item, binder), item))
-            elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-                items.extend(self._star(binder, self._all_of(item, binder), item))
-            elif isinstance(item, exp.Alias):
-                items.append((item.alias, binder.bind(item.this)))
-                binder.given[item.alias.casefold()] = items[-1][1]
-            else:
-                bound = binder.bind(item)
-                items.append((item_name(item, binder.scope, position), bound))
-        if len(items) > MOST_COLUMNS:
-            raise self.binding.error(f"the query gives more than {MOST_COLUMNS:,} columns", node)
-        return items
-
-    def _all_of(self, item: exp.Column, binder: ScalarBinder) -> Items:
-        """The columns of `source.*`, or the fields of `struct.*`."""
-        table: exp.Identifier = item.args["table"]
-        nested = binder.scope.nested(exp.Column(this=exp.Identifier(this="*"), table=table))
-        struct = None if nested is None else binder.bind(exp.Column(this=nested))
-        if struct is None or not pa.types.is_struct(struct.type):
-            return list(binder.scope.source(table).columns.items())
-        names = [Literal(f.name, TEXT) for f in struct.type]
-        return [(str(n.value), binder.call("field", [struct, n], [item, item], item)) for n in names]
-
-    def _chosen(self, star: exp.Star, binder: ScalarBinder) -> Items:
-        """The columns of `*`, without those that EXCLUDE names and with the values that REPLACE gives some."""
-        columns = list(binder.scope.everything())
-        excluded, replaced = star.args.get("exclude") or [], star.args.get("replace") or []
-        for name in [*excluded, *(item.args["alias"] for item in replaced if isinstance(item, exp.Alias))]:
-            if not match_name(name, [column for column, _ in columns]):
-                raise self.binding.error(f"* has no column {name.name}", name)
-        gone = {found for name in excluded for found in match_name(name, [column for column, _ in columns])}
-        values = {item.alias.casefold(): binder.bind(item.this) for item in replaced}
-        return [(name, values.get(name.casefold(), column)) for name, column in columns if name not in gone]
-
-    def _star(self, binder: ScalarBinder, columns: Items, node: Node) -> Items:
-        for _, column in columns:
-            binder.places.setdefault(str(column), node.meta.get("start"))
-        return columns
-
     def _group_keys(self, node: exp.Select, scope: Scope, aggregates: Aggregates, below: Attachments) -> None:
         clause = node.args.get("group")
         if clause is None:
@@ -324,7 +276,7 @@ class QueryBinder:
         others = clause.args.get("others")
         for key in others or ():
             aggregates.nulled.append(self._group_key(node, scope, key, below))
-        if others is not None and not keys:
+        if not keys and (others is not None or not clause.args.get("all")):
             aggregates.calls.append(NamedAggregate("count(*)", AggregateCall("count", (), INTEGER)))
         for key in keys:
             bound = self._group_key(node, scope, key, below)

@@ -6,8 +6,6 @@ conditions of its WHERE that name them are the join's. Any other is computed for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlglot import exp
 
 from midstream.algebra.expressions import Call, Column, Expression, Named, conjunction
@@ -15,6 +13,7 @@ from midstream.algebra.plan import Join, JoinKind, Project, Relation
 from midstream.algebra.types import BOOLEAN
 from midstream.language.binding import Beyond
 from midstream.language.dependent import Environment, dependent, require_near
+from midstream.language.items import Items, bind_items
 from midstream.language.nodes import Node
 from midstream.language.outputs import unique_names
 from midstream.language.scalars import ScalarBinder
@@ -23,7 +22,7 @@ from midstream.language.sources import SourceBinder
 from midstream.language.subqueries import ClauseBinder, is_plain
 from midstream.language.windows import require_window
 
-Found = tuple[Relation, Sequence[tuple[str, Expression]]]
+Found = tuple[Relation, Items]
 """The tuples to the left with those of a sub-query, and the sub-query's values there."""
 
 
@@ -57,10 +56,10 @@ def _filtered(
             start.this.set("outer", True)
         relation = SourceBinder(binding, environment, binder, base).bind(node, inner)
         relation, _ = binder.where(node, relation, inner, environment)
-        return relation, binder.items(node, ScalarBinder(binding, inner, "SELECT"))
+        return relation, bind_items(ScalarBinder(binding, inner, "SELECT"), node)
     right = binder.tuples(node, inner, environment.apart())
     right, tied = binder.where(node, right, inner, environment.apart(), correlate=True)
-    items = binder.items(node, ScalarBinder(binding, inner, "SELECT"))
+    items = bind_items(ScalarBinder(binding, inner, "SELECT"), node)
     if kind == "left" and not all(isinstance(value, Column) for _, value in items):
         return None
     return _joined(binder, base, right, tied, kind), items
@@ -72,7 +71,7 @@ def _any(
     """A sub-query that is computed for each of the values that it names."""
     found = dependent(binder, node, scope, environment, base)
     ties: list[Expression] = [Call(word, (outer, inner), BOOLEAN) for outer, inner, word in found.ties]
-    items = [(column.name.partition(".")[2], column) for column in found.outputs]
+    items: Items = [(column.name.partition(".")[2], column) for column in found.outputs]
     return _joined(binder, base, found.relation, ties, kind), items
 
 

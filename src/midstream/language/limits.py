@@ -20,12 +20,12 @@ from midstream.algebra.semantics.scalars import evaluator
 from midstream.algebra.types import BOOLEAN, INTEGER, TEXT
 from midstream.errors import QueryError
 from midstream.language.binding import Binding, match_name
+from midstream.language.items import Items
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
 from midstream.language.over import Change, order_key, ordered_by
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
-from midstream.language.subqueries import Items
 from midstream.language.windows import require_window
 
 FIRST, PLACE, RANK = "#first", "#place", "#rank"

@@ -217,6 +217,8 @@ class QueryGrammar(SourceGrammar):
         if star := self.take(TokenType.STAR):
             return self._star(at(exp.Star(), star))
         value = self.value()
+        if isinstance(value, exp.Column) and isinstance(value.this, exp.Star):
+            self._star(value.this)
         start = self._curr
         if self.take(TokenType.ALIAS):
             return at(exp.Alias(this=value, alias=self.identifier("a name after AS")), start)
@@ -225,12 +227,12 @@ class QueryGrammar(SourceGrammar):
         return value
 
     def _star(self, star: Node) -> Node:
-        """`* EXCLUDE (a, b) REPLACE (v + 1 AS v)`."""
+        """`* EXCLUDE (a, b) REPLACE (v + 1 AS v) RENAME (a AS b)`."""
         if self.take_word("EXCLUDE") or self.take(TokenType.EXCEPT):
             star.set("exclude", self.column_names() or [self.identifier("a column name")])
-        if self.take_word("REPLACE"):
+        while self._next.token_type == TokenType.L_PAREN and (word := self.take_word("REPLACE", "RENAME")):
             self.need(TokenType.L_PAREN, "(")
-            star.set("replace", self._items())
+            star.set(word.text.lower(), self._items())
             self.need(TokenType.R_PAREN, ")")
         return star
 

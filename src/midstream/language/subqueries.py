@@ -20,14 +20,12 @@ from midstream.algebra.types import BOOLEAN
 from midstream.language.binding import Beyond
 from midstream.language.calls import AGGREGATES
 from midstream.language.dependent import Environment, Queries, dependent, require_near
+from midstream.language.items import bind_items
 from midstream.language.nodes import Node, flatten
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.unnesting import UNNESTING
 from midstream.language.windows import require_window
-
-Items = list[tuple[str, Expression]]
-"""What SELECT asks for: wanted names and values."""
 
 
 class ClauseBinder(Queries, Protocol):
@@ -41,10 +39,6 @@ class ClauseBinder(Queries, Protocol):
         self, node: exp.Select, relation: Relation, scope: Scope, environment: Environment, correlate: bool = False
     ) -> tuple[Relation, list[Expression]]:
         """The relation after WHERE, and the conditions that only the query around it can check."""
-        ...
-
-    def items(self, node: exp.Select, binder: ScalarBinder) -> Items:
-        """What SELECT asks for."""
         ...
 
 
@@ -143,7 +137,7 @@ def _plain(
     inner = Scope(binder.binding, outer=scope)
     relation = binder.tuples(query, inner, environment)
     relation, correlated = binder.where(query, relation, inner, environment, correlate=True)
-    return relation, correlated, [e for _, e in binder.items(query, ScalarBinder(binder.binding, inner, "SELECT"))]
+    return relation, correlated, [e for _, e in bind_items(ScalarBinder(binder.binding, inner, "SELECT"), query)]
 
 
 def is_plain(query: Node, catalog: Catalog, aggregated: bool = False) -> bool:
