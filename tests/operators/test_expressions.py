@@ -209,19 +209,6 @@ def test_substrings_are_counted_in_code_points_from_one() -> None:
     assert on_texts("reverse", texts=["aé"]) == ["éa"]
 
 
-def test_positions_are_counted_in_code_points() -> None:
-    assert on_texts("strpos", "b", texts=["ab", "éb", "x", None]) == [2, 2, 0, None]
-    assert on_texts("strpos", "", texts=["ab"]) == [1]
-    assert on_texts("split_part", ".", 2, texts=["a.b.c", "a", "", None]) == ["b", "", "", None]
-    assert on_texts("split_part", ".", 9, texts=["a.b.c"]) == [""]
-
-
-def test_padding_cuts_what_is_too_long() -> None:
-    assert on_texts("lpad", 5, "xy", texts=["ab", "abcdef", "é", None]) == ["xyxab", "abcde", "xyxyé", None]
-    assert on_texts("rpad", 5, "xy", texts=["ab", "abcdef"]) == ["abxyx", "abcde"]
-    assert on_texts("lpad", 0, "x", texts=["ab"]) == [""]
-
-
 def test_a_backslash_in_like_is_a_letter() -> None:
     assert on_texts("like", "a\\%", texts=["a\\b", "a%", "ab"]) == [True, False, False]
     assert on_texts("like", "a_c%", texts=["abc", "aéc\nd", "ac"]) == [True, True, False]

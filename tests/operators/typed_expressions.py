@@ -177,10 +177,6 @@ def _arguments(chance: random.Random, function: str, depth: int) -> list[Express
             return [text(), small(), *([small()] if chance.random() < 0.6 else [])]
         case "left" | "right":
             return [text(), small()]
-        case "lpad" | "rpad":
-            return [text(), small(), chance.choice([text(), Literal("xyz", TEXT)])]
-        case "split_part":
-            return [text(), chance.choice([text(), Literal(".", TEXT)]), small()]
         case "replace":
             return [text(), text(), text()]
         case "regexp_matches":

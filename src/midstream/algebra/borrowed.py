@@ -100,6 +100,10 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
         "array_to_string(CASE WHEN {2} >= 0 THEN string_split({0}, {1})[1:{2}]"
         " ELSE string_split({0}, {1})[{2}:] END, {1})",
     ),
+    "strpos": ("instr({0}::VARCHAR, {1}::VARCHAR)",),
+    "split_part": ("split_part({0}::VARCHAR, {1}::VARCHAR, {2}::BIGINT)",),
+    "lpad": ("lpad({0}::VARCHAR, {1}::INTEGER, ' ')", "lpad({0}::VARCHAR, {1}::INTEGER, {2}::VARCHAR)"),
+    "rpad": ("rpad({0}::VARCHAR, {1}::INTEGER, ' ')", "rpad({0}::VARCHAR, {1}::INTEGER, {2}::VARCHAR)"),
     "trim_of": ("trim({0}, {1})",),
     "ltrim_of": ("ltrim({0}, {1})",),
     "rtrim_of": ("rtrim({0}, {1})",),

@@ -150,9 +150,6 @@ def _built_in(binder: ValueBinder, name: str, node: exp.Anonymous) -> Expression
     if name in UNIT_FIRST and nodes:
         nodes[0] = _spelled(nodes[0])
     arguments = [binder.bind(a) for a in nodes]
-    if name in ("lpad", "rpad") and len(arguments) == 2:
-        arguments.append(Literal(" ", pa.string()))
-        nodes.append(node)
     if name == "date_trunc" and arguments:
         arguments[0] = _unit(binder, arguments[0], nodes[0])
     if name in FORMATTED:

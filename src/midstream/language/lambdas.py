@@ -16,22 +16,14 @@ from midstream.algebra.expressions import INFIX, Call, Case, Cast, Column, Expre
 from midstream.algebra.types import has_elements, show_type
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
+from midstream.language.literals import TYPES as NAMED
 from midstream.language.nodes import LIST_FUNCTIONS, Node
 from midstream.language.scope import Scope, ScopeSource
 from midstream.language.values import ValueBinder
 
-TYPES = {
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "VARCHAR",
-    pa.bool_(): "BOOLEAN",
-    pa.date32(): "DATE",
-    pa.timestamp("us"): "TIMESTAMP",
-}
+_TYPES = "TINYINT SMALLINT INTEGER BIGINT FLOAT DOUBLE VARCHAR BOOLEAN DATE TIMESTAMP"
+
+TYPES = {NAMED[name]: name for name in _TYPES.split()}
 
 
 def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:

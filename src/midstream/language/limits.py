@@ -175,11 +175,7 @@ def limited_result(binding: Binding, plan: Relation, node: Node, keys: Sequence[
 
 
 def limited_distinct(
-    binding: Binding,
-    plan: Relation,
-    columns: Sequence[Named],
-    wanted: GivenRows,
-    node: Node,
+    binding: Binding, plan: Relation, columns: Sequence[Named], wanted: GivenRows, node: Node
 ) -> Relation:
     """A distinct result, of which LIMIT leaves some rows; ORDER BY can only mean what is selected."""
     if wanted.limit is None:

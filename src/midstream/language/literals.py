@@ -47,18 +47,7 @@ TYPES: dict[str, pa.DataType] = {
 
 DECIMALS = ("DECIMAL", "NUMERIC", "DEC", "NUMBER")
 
-SIZED = (
-    "VARCHAR",
-    "CHAR",
-    "CHARACTER",
-    "NVARCHAR",
-    "BPCHAR",
-    "TIMESTAMP",
-    "DATETIME",
-    "TIME",
-    "FLOAT",
-    "TIMESTAMP_LTZ",
-)
+SIZED = frozenset(("VARCHAR", "CHAR", "CHARACTER", "NVARCHAR", "BPCHAR", "FLOAT", "TIME", "DATETIME", "TIMESTAMP"))
 """Types whose size or precision may be written, which changes nothing."""
 
 
@@ -75,7 +64,7 @@ def arrow_type(name: TypeName) -> pa.DataType:
         return _decimal(parameters)
     if word not in TYPES:
         raise QueryError(f"unknown type {word}", hint=nearest(word, [*TYPES, *DECIMALS], "types"))
-    if parameters and word not in SIZED:
+    if parameters and word.removesuffix("_LTZ") not in SIZED:
         raise QueryError(f"{word} takes no parameters")
     return TYPES["TIMESTAMPTZ"] if name.args.get("zoned") else TYPES[word]
 

@@ -9,33 +9,25 @@ from midstream.language.grammar import NAMES
 from midstream.language.nodes import Node
 from midstream.language.over_grammar import PREDICATE
 
-OR, AND, NOT = 1, 2, 3
-CONCATENATION, SUM, PRODUCT, SIGN = 5, 6, 7, 8
+NOT, CONCATENATION, PRODUCT, SIGN = 3, 5, 7, 8
+
+_INFIX = """
+    OR 1 Or -, AND 2 And -, EQ 4 EQ =, NEQ 4 NEQ <>, LT 4 LT <, LTE 4 LTE <=, GT 4 GT >, GTE 4 GTE >=, LIKE 4 Like like,
+    ILIKE 4 ILike ilike, TILDE 4 RegexpLike regexp_matches, NULLSAFE_EQ 4 NullSafeEQ is_not_distinct_from,
+    DPIPE 5 DPipe ||, ARROW 5 JSONExtract json_extract, DARROW 5 JSONExtractScalar json_extract_string,
+    AMP 5 BitwiseAnd bitwise_and, PIPE 5 BitwiseOr bitwise_or, PLUS 6 Add +, DASH 6 Sub -, STAR 7 Mul *, SLASH 7 Div /,
+    DIV 7 IntDiv integer_division, MOD 7 Mod %
+"""
+"""Operators between two values: the token, how tight it binds, its node, and the function that it is."""
+
+INFIX = [row.split() for row in _INFIX.split(",")]
 
 BINARY: dict[TokenType, tuple[int, type[exp.Expression]]] = {
-    TokenType.OR: (OR, exp.Or),
-    TokenType.AND: (AND, exp.And),
-    TokenType.EQ: (PREDICATE, exp.EQ),
-    TokenType.NEQ: (PREDICATE, exp.NEQ),
-    TokenType.LT: (PREDICATE, exp.LT),
-    TokenType.LTE: (PREDICATE, exp.LTE),
-    TokenType.GT: (PREDICATE, exp.GT),
-    TokenType.GTE: (PREDICATE, exp.GTE),
-    TokenType.LIKE: (PREDICATE, exp.Like),
-    TokenType.ILIKE: (PREDICATE, exp.ILike),
-    TokenType.TILDE: (PREDICATE, exp.RegexpLike),
-    TokenType.NULLSAFE_EQ: (PREDICATE, exp.NullSafeEQ),
-    TokenType.DPIPE: (CONCATENATION, exp.DPipe),
-    TokenType.ARROW: (CONCATENATION, exp.JSONExtract),
-    TokenType.DARROW: (CONCATENATION, exp.JSONExtractScalar),
-    TokenType.AMP: (CONCATENATION, exp.BitwiseAnd),
-    TokenType.PIPE: (CONCATENATION, exp.BitwiseOr),
-    TokenType.PLUS: (SUM, exp.Add),
-    TokenType.DASH: (SUM, exp.Sub),
-    TokenType.STAR: (PRODUCT, exp.Mul),
-    TokenType.SLASH: (PRODUCT, exp.Div),
-    TokenType.DIV: (PRODUCT, exp.IntDiv),
-    TokenType.MOD: (PRODUCT, exp.Mod),
+    TokenType[token]: (int(power), getattr(exp, node)) for token, power, node, _ in INFIX
+}
+
+OPERATORS: dict[type[Node], str] = {exp.NullSafeNEQ: "is_distinct_from"} | {
+    getattr(exp, node): function for _, _, node, function in INFIX[2:]
 }
 
 CALLED: dict[TokenType, tuple[int, str]] = {
@@ -70,31 +62,6 @@ WINDOW_WORDS = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "HOP", "TUMBLE", "PARTITION
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 CLAUSES = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ALIAS})
-
-OPERATORS: dict[type[Node], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
-    exp.Mod: "%",
-    exp.DPipe: "||",
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.Like: "like",
-    exp.ILike: "ilike",
-    exp.RegexpLike: "regexp_matches",
-    exp.JSONExtract: "json_extract",
-    exp.JSONExtractScalar: "json_extract_string",
-    exp.BitwiseAnd: "bitwise_and",
-    exp.BitwiseOr: "bitwise_or",
-    exp.IntDiv: "integer_division",
-    exp.NullSafeEQ: "is_not_distinct_from",
-    exp.NullSafeNEQ: "is_distinct_from",
-}
 
 ROW_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 

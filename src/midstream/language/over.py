@@ -17,16 +17,7 @@ from sqlglot import exp
 
 from midstream.algebra.borrowed_aggregates import IN_ORDER
 from midstream.algebra.expressions import AggregateCall, Column, Expression, Literal, Named, columns_of
-from midstream.algebra.over import (
-    DEFAULT_FRAME,
-    NEIGHBOURS,
-    NUMBERED,
-    ONLY_OVER,
-    RANKINGS,
-    Frame,
-    NamedOver,
-    OrderKey,
-)
+from midstream.algebra.over import DEFAULT_FRAME, NEIGHBOURS, NUMBERED, ONLY_OVER, RANKINGS, Frame, NamedOver, OrderKey
 from midstream.algebra.plan import Over, Project, Relation
 from midstream.algebra.types import INTEGER, TEXT, common_type, show_type
 from midstream.errors import QueryError

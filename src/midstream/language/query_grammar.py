@@ -12,24 +12,9 @@ from midstream.language.source_grammar import SourceGrammar
 
 TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM", "KEEP")
 
-STARTS_VALUE = frozenset(
-    {
-        *NAMES,
-        TokenType.NUMBER,
-        TokenType.STRING,
-        TokenType.HEX_STRING,
-        TokenType.L_PAREN,
-        TokenType.CASE,
-        TokenType.NULL,
-        TokenType.TRUE,
-        TokenType.FALSE,
-        TokenType.EXISTS,
-        TokenType.DISTINCT,
-        TokenType.ALL,
-        TokenType.LEFT,
-        TokenType.RIGHT,
-    }
-)
+_VALUES = "NUMBER STRING HEX_STRING L_PAREN CASE NULL TRUE FALSE EXISTS DISTINCT ALL LEFT RIGHT"
+
+STARTS_VALUE = NAMES | {TokenType[name] for name in _VALUES.split()}
 
 ENDS_ITEM = frozenset({None, TokenType.FROM, TokenType.COMMA})
 

@@ -215,12 +215,6 @@ class ScalarBinder:
         with self.binding.at(node):
             return literals.interval(node)
 
-    def _null(self, node: exp.Null) -> Expression:
-        return Literal(None, pa.null())
-
-    def _boolean(self, node: exp.Boolean) -> Expression:
-        return Literal(bool(node.this), BOOLEAN)
-
     def _negation(self, node: exp.Neg) -> Expression:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.args.get("is_string"):
@@ -237,12 +231,6 @@ class ScalarBinder:
         parts = flatten(node, type(node))
         word = "and" if isinstance(node, exp.And) else "or"
         return self._apply(word, parts, node)
-
-    def _not(self, node: exp.Not) -> Expression:
-        return self._apply("not", [node.this], node)
-
-    def _bitwise_not(self, node: exp.BitwiseNot) -> Expression:
-        return self._apply("bitwise_not", [node.this], node)
 
     def _is(self, node: exp.Is) -> Expression:
         if isinstance(node.expression, exp.Null):
@@ -273,11 +261,7 @@ class ScalarBinder:
     def _subquery(self, node: exp.Subquery) -> Expression:
         if self.subqueries is not None:
             return self.subqueries.value(self, node)
-        raise self.binding.error(
-            f"a sub-query cannot be a value in {self.clause}",
-            node,
-            hint="put it in FROM and join with it, or use it in SELECT, WHERE or HAVING",
-        )
+        raise self._misplaced("a sub-query", node)
 
     def _misplaced(self, what: str, node: Node) -> Exception:
         return self.binding.error(
@@ -328,9 +312,6 @@ class ScalarBinder:
         cast = [coerce(v, shared) for v in values]
         return Case(tuple(zip(conditions, cast[:-1], strict=True)), cast[-1])
 
-    def _cast(self, node: exp.Cast) -> Expression:
-        return bind_cast(self, node)
-
     def inside(self, clause: str, aggregates: Aggregates | None = None) -> ScalarBinder:
         """A binder for what a call of an aggregate, or with OVER, looks at."""
         inner = ScalarBinder(self.binding, self.scope, clause, aggregates, self.below)
@@ -366,21 +347,21 @@ BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
     exp.Literal: ScalarBinder._literal,
     exp.HexString: ScalarBinder._hexadecimal,
     exp.Interval: ScalarBinder._interval,
-    exp.Null: ScalarBinder._null,
-    exp.Boolean: ScalarBinder._boolean,
+    exp.Null: lambda binder, node: Literal(None, pa.null()),
+    exp.Boolean: lambda binder, node: Literal(bool(node.this), BOOLEAN),
     exp.Neg: ScalarBinder._negation,
     exp.And: ScalarBinder._logic,
     exp.Or: ScalarBinder._logic,
-    exp.Not: ScalarBinder._not,
-    exp.BitwiseNot: ScalarBinder._bitwise_not,
+    exp.Not: lambda binder, node: binder._apply("not", [node.this], node),
+    exp.BitwiseNot: lambda binder, node: binder._apply("bitwise_not", [node.this], node),
     exp.Is: ScalarBinder._is,
     exp.Between: ScalarBinder._between,
     exp.In: ScalarBinder._in,
     exp.Exists: ScalarBinder._exists,
     exp.Subquery: ScalarBinder._subquery,
     exp.Case: ScalarBinder._case,
-    exp.Cast: ScalarBinder._cast,
-    exp.TryCast: ScalarBinder._cast,
+    exp.Cast: bind_cast,
+    exp.TryCast: bind_cast,
     exp.Anonymous: ScalarBinder._function,
 }
 

@@ -9,33 +9,11 @@ from midstream.language.grammar import NAMES
 from midstream.language.nodes import JoinedSources, Node, at
 from midstream.language.pattern_grammar import PatternGrammar
 
-NOT_AN_ALIAS = frozenset(
-    {
-        "SEMI",
-        "ANTI",
-        "ASOF",
-        "FOLLOWED",
-        "RECENT",
-        "CHRONICLE",
-        "WITHIN",
-        "OFFSET",
-        "FETCH",
-        "WINDOW",
-        "QUALIFY",
-        "LATERAL",
-    }
-)
+_CLAUSES = "SEMI ANTI ASOF FOLLOWED RECENT CHRONICLE WITHIN OFFSET FETCH WINDOW QUALIFY LATERAL PIVOT UNPIVOT"
 
-AFTER_QUERY = frozenset(
-    {
-        TokenType.R_PAREN,
-        TokenType.UNION,
-        TokenType.EXCEPT,
-        TokenType.INTERSECT,
-        TokenType.ORDER_BY,
-        TokenType.LIMIT,
-    }
-)
+NOT_AN_ALIAS = _CLAUSES.split()
+
+AFTER_QUERY = {TokenType[name] for name in ("R_PAREN", "UNION", "EXCEPT", "INTERSECT", "ORDER_BY", "LIMIT")}
 """What can follow a query in parentheses that is part of a query."""
 
 

@@ -30,16 +30,6 @@ from midstream.language.temporal import Timed, take_windows
 from midstream.language.unnesting import rows_of_function, rows_of_values
 from midstream.language.windows import bind_window, is_raw, require_instants, require_window
 
-KINDS: dict[str, JoinKind] = {
-    "inner": "inner",
-    "cross": "inner",
-    "left": "left",
-    "right": "right",
-    "full": "full",
-    "semi": "semi",
-    "anti": "anti",
-}
-
 
 class SourceBinder:
     """Binds the FROM clause of one SELECT into a relation, and fills the scope.
@@ -131,7 +121,7 @@ class SourceBinder:
         if isinstance(join, FollowedBy):
             right = self.source(join.this, scope)
             return bind_step(self.binding, left, right, join, scope.latest_part(scope))
-        kind = KINDS[join.args["kind"]]
+        kind: JoinKind = "inner" if join.args["kind"] == "cross" else join.args["kind"]
         using, condition = join.args.get("using"), join.args.get("on")
         always = condition is None or (isinstance(condition, exp.Boolean) and condition.this)
         beside = kind == "inner" or (kind == "left" and always and not using)

@@ -58,13 +58,7 @@ def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
 SEED = np.uint64(42)
 _1, _2, _3, _4, _5 = (
     np.uint64(prime)
-    for prime in (
-        0x9E3779B185EBCA87,
-        0xC2B2AE3D27D4EB4F,
-        0x165667B19E3779F9,
-        0x85EBCA77C2B2AE63,
-        0x27D4EB2F165667C5,
-    )
+    for prime in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
 )
 AT_ONCE = 16_384
 """How many rows are hashed at a time: what lies between two steps then stays in a core's cache."""

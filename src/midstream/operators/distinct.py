@@ -15,14 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.operators.base import Operator
-from midstream.operators.elements import (
-    Elements,
-    Hashes,
-    Indices,
-    Ticks,
-    concatenate,
-    rows_without_columns,
-)
+from midstream.operators.elements import Elements, Hashes, Indices, Ticks, concatenate, rows_without_columns
 from midstream.operators.hashing import columns_equal
 from midstream.operators.join import Pairs, gather_stored
 from midstream.operators.ordering import group_rows, hash_order

@@ -192,11 +192,7 @@ def _text_words(column: pa.Array) -> Hashes:
     return state
 
 
-def _fold_bytes(
-    padded: Numbers,
-    starts: Numbers,
-    lengths: Numbers,
-) -> Hashes:
+def _fold_bytes(padded: Numbers, starts: Numbers, lengths: Numbers) -> Hashes:
     at_every_byte = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
     longest = int(lengths.max())
     state = at_every_byte.take(starts)

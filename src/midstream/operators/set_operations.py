@@ -47,9 +47,7 @@ class SetOperationOperator(KeyedSliceOperator):
         both = concatenate_batches([left.columns, right_columns])
         groups, rows = group_rows(both.columns)
         pieces = sweep(
-            groups,
-            np.concatenate([left.valid_from, right.valid_from]),
-            np.concatenate([left.valid_to, right.valid_to]),
+            groups, np.concatenate([left.valid_from, right.valid_from]), np.concatenate([left.valid_to, right.valid_to])
         )
         here = pieces.steps(np.repeat(np.array([1, 0], np.int64), [len(left), len(right)]))
         there = pieces.steps(np.repeat(np.array([0, 1], np.int64), [len(left), len(right)]))

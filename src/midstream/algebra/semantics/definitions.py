@@ -186,18 +186,6 @@ def _substring(text: Any, start: int, length: int | None = None) -> Any:
     return text[max(start, 1) - 1 : max(end, 1) - 1]
 
 
-def _padded(text: str, length: int, fill: str, *, on_left: bool) -> str:
-    missing = max(length - len(text), 0)
-    padding = (fill * missing)[:missing]
-    return padding + text[: max(length, 0)] if on_left else text[: max(length, 0)] + padding
-
-
-def _split_part(text: str, separator: str, position: int) -> str:
-    parts = text.split(separator) if separator else [text]
-    place = position - 1 if position > 0 else len(parts) + position
-    return parts[place] if position and 0 <= place < len(parts) else ""
-
-
 def _shown(call: Call, value: Any, position: int = 0) -> dt.datetime:
     """The wall-clock reading of a timestamp or date argument."""
     data_type = call.args[position].type
@@ -316,13 +304,9 @@ PLAIN: dict[str, Definition] = {
     "starts_with": str.startswith,
     "ends_with": str.endswith,
     "contains": lambda text, part: part in text,
-    "strpos": lambda text, part: text.find(part) + 1,
     "left": lambda text, count: text[:count],
     "right": lambda text, count: text[-count:] if count else "",
     "reverse": lambda text: text[::-1],
-    "lpad": lambda *args: _padded(*args, on_left=True),
-    "rpad": lambda *args: _padded(*args, on_left=False),
-    "split_part": _split_part,
     "regexp_matches": _matches,
 }
 """Functions of their arguments' values alone."""

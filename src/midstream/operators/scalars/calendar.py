@@ -13,14 +13,7 @@ from midstream.algebra.functions import TRUNCATION_UNITS
 from midstream.errors import InputError
 from midstream.operators.clocks import WallClock, clock_of
 from midstream.operators.elements import Ticks
-from midstream.operators.scalars.kernels import (
-    Constants,
-    Kernel,
-    Maker,
-    OnColumn,
-    arrow,
-    with_parameters,
-)
+from midstream.operators.scalars.kernels import Constants, Kernel, Maker, OnColumn, arrow, with_parameters
 from midstream.operators.vectors import column_of, numbers_of, validity_of
 
 TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

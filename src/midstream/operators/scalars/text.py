@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -84,59 +83,6 @@ def _matching_expression(call: Call, pattern: str) -> OnColumn:
     return kernel
 
 
-def _position(call: Call, part: str) -> OnColumn:
-    find = arrow("find_substring", pc.MatchSubstringOptions(part))
-    before = pc.SplitPatternOptions(part, max_splits=1) if part else None
-
-    def kernel(texts: pa.Array) -> pa.Array:
-        places = find(texts).cast(pa.int64())
-        if before is None or pc.all(pc.string_is_ascii(texts)).as_py() is not False:
-            return pc.add(places, 1)
-        pieces = pc.list_element(pc.call_function("split_pattern", [texts], before), 0)
-        counted = pc.add(pc.utf8_length(pieces).cast(pa.int64()), 1)
-        return pc.if_else(pc.less(places, 0), pa.scalar(0, pa.int64()), counted)
-
-    return kernel
-
-
-def _split_part(call: Call, separator: str, position: int) -> OnColumn:
-    if not separator:
-        return (lambda texts: texts) if position in (1, -1) else _blank
-    if position == 0:
-        return _blank
-    options = pc.SplitPatternOptions(separator, max_splits=position if position > 0 else None)
-
-    def kernel(texts: pa.Array) -> pa.Array:
-        pieces = pc.call_function("split_pattern", [texts], options)
-        starts, ends = np.asarray(pieces.offsets)[:-1], np.asarray(pieces.offsets)[1:]
-        places = starts + (position - 1) if position > 0 else ends + position
-        found = pieces.values.take(pa.array(places, mask=(places >= ends) | (places < starts)))
-        return pc.if_else(texts.is_valid(), found.fill_null(""), pa.scalar(None, pa.string()))
-
-    return kernel
-
-
-def _blank(texts: pa.Array) -> pa.Array:
-    return _slice(0, 0)(texts)
-
-
-def _padding(on_left: bool) -> Callable[..., OnColumn]:
-    def build(call: Call, length: int, fill: str = " ") -> OnColumn:
-        cut = _slice(0, max(length, 0))
-
-        def kernel(texts: pa.Array) -> pa.Array:
-            missing = np.maximum(length - pc.utf8_length(texts).fill_null(0).to_numpy().astype(np.int64), 0)
-            sizes, which = np.unique(missing, return_inverse=True)
-            fills = [(fill * (size // max(len(fill), 1) + 1))[:size] for size in sizes.tolist()]
-            padding = pa.array(fills, pa.string()).take(pa.array(which))
-            kept = cut(texts)
-            return _joined(padding, kept) if on_left else _joined(kept, padding)
-
-        return kernel
-
-    return build
-
-
 _SPACES = pc.TrimOptions(" ")
 
 TEXT: dict[str, Maker] = {
@@ -159,8 +105,4 @@ TEXT: dict[str, Maker] = {
     "regexp_matches": with_parameters(_matching_expression),
     "like": with_parameters(_like(ignore_case=False)),
     "ilike": with_parameters(_like(ignore_case=True)),
-    "strpos": with_parameters(_position),
-    "split_part": with_parameters(_split_part),
-    "lpad": with_parameters(_padding(on_left=True)),
-    "rpad": with_parameters(_padding(on_left=False)),
 }
