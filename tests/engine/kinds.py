@@ -53,6 +53,13 @@ KINDS = {
         f"SELECT k, v, rank() OVER w AS r, sum(v) OVER (w ROWS 2 PRECEDING) AS s FROM A {W} "
         "WINDOW w AS (PARTITION BY k ORDER BY v DESC)",
     ),
+    "dependent sub-query": Kind(
+        "OuterJoinOperator",
+        f"SELECT v, (SELECT sum(B.v) FROM B {W} WHERE B.k < A.k GROUP BY B.k ORDER BY B.k LIMIT 1) AS s FROM A {W}",
+    ),
+    "filled gaps": Kind(
+        "UnnestOperator", f"SELECT ts, v FROM GAP_FILL(A {W} AS a, ts, 1, INTERPOLATE(v) PARTITION BY k)"
+    ),
     "first rows": Kind("OverPartition", f"SELECT k, v FROM A {W} ORDER BY v DESC, k LIMIT 2"),
     "over a stream": Kind(
         "OverStream",

@@ -174,6 +174,19 @@ CASTS = (
     "SELECT a.range AS x, b.range AS y FROM range(3) AS a, range(2) AS b WHERE a.range = b.range",
 )
 QUERIES = (*SUBQUERIES, *DEPENDENT, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS, *NESTED, *CASTS)
+SHAPES = (
+    "SELECT * FROM (SELECT k, i, v FROM A) PIVOT (max(v) AS m, count(*) AS n FOR k IN (1, 2 AS two) GROUP BY i) AS p",
+    "SELECT * FROM (SELECT k, v FROM A) PIVOT (sum(v) FOR k IN (1, 3)) AS p WHERE TRUE",
+    "SELECT * FROM (SELECT i, k, v FROM A) UNPIVOT (x FOR n IN (k, v)) AS u",
+    "SELECT min(COLUMNS('[kv]')), count(*) AS n FROM A HAVING count(*) > 0",
+    "SELECT x.* EXCLUDE (t) RENAME (v AS w) FROM A AS x",
+    "SELECT 1 AS one FROM A GROUP BY ()",
+    "SELECT [k, v] AS l FROM A EXCEPT SELECT [k, v] FROM B",
+    "SELECT [k] AS l FROM A INTERSECT SELECT [v] FROM B",
+    "SELECT max([k, v]) AS l, min({'a': v, 'b': k}) AS m FROM A HAVING count(*) > 0",
+    "SELECT k, v, count(*) AS n FROM A GROUP BY ROLLUP (k, v) ORDER BY grouping(k), count(*) + 1",
+)
+QUERIES = (*QUERIES, *SHAPES)
 CONSTANTS = (
     "SELECT 1 + 1 AS two, 'a' AS letter",
     "SELECT 1 AS one WHERE 1 = 2",
@@ -266,6 +279,23 @@ def test_a_query_means_what_it_means_in_duckdb_at_every_instant(query: str) -> N
     ]
     for instant in filled:
         assert at(found, instant) == expected_at(query, streams, instant), instant
+
+
+GAPS = """WITH r AS (SELECT t, k, v, lead(t) OVER w AS u, lead(v) OVER w AS n FROM A
+  WINDOW w AS (PARTITION BY k ORDER BY t, i))
+  SELECT x AS t, k, CASE WHEN x = t THEN v ELSE v + (n - v) * (x - t) / (u - t) END AS v
+  FROM r, unnest(CASE WHEN u > t THEN range(t, u) ELSE [t] END) AS s(x)"""
+
+
+def test_gaps_are_filled_with_what_lies_between_two_rows() -> None:
+    streams = streams_of(random.Random(7))
+    query = f"SELECT * FROM GAP_FILL((SELECT t, k, v FROM A [RANGE {SIZE}]) AS a, t, 1, INTERPOLATE(v) PARTITION BY k)"
+    once = {name: rows.group_by("t").aggregate([(c, "max") for c in "ikv"]) for name, rows in streams.items()}
+    streams = {name: rows.rename_columns(["t", "i", "k", "v"]).sort_by("t") for name, rows in once.items()}
+    found = ms.run(query, streams, time="t", batch_rows=3)
+    assert ms.snapshot_equal(found, ms.reference(query, streams, time="t"))
+    for instant in range(0, 52, 6):
+        assert at(found, instant) == expected_at(GAPS, streams, instant), instant
 
 
 def test_a_scalar_sub_query_of_several_rows_stops_the_query() -> None:

@@ -35,6 +35,8 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
         "median mode mad skewness kurtosis kurtosis_pop entropy product bit_and bit_or bit_xor histogram sem geomean"
     ),
     **_two(f"corr covar_pop covar_samp weighted_avg {_REGRESSIONS}"),
+    "nested_min": ("min({a})",),
+    "nested_max": ("max({a})",),
     **{n: (f"{n}({{a}}, {{b}}{{order}})", f"{n}({{a}}, {{b}}, {{c}}{{order}})") for n in ("arg_min", "arg_max")},
     "quantile_cont": ("quantile_cont({distinct}{a}, {b})",),
     "quantile_disc": ("quantile_disc({distinct}{a}, {b})",),

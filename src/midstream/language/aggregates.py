@@ -113,6 +113,8 @@ class Aggregates:
         if node.args.get("ignore_nulls"):
             name = KNOWN.get(name, name)
         keys = self._order(node, inner, name, arguments)
+        if name in ("min", "max") and arguments and is_nested(arguments[0].type):
+            name = f"nested_{name}"
         if name in BORROWED_AGGREGATES:
             with self.binding.at(node):
                 return replace(borrow_aggregate(name, arguments, keys, distinct), where=where)

@@ -95,13 +95,7 @@ class Attachments:
         if (alone := _alone(node.this, self.binder.binding.catalog)) is not None:
             return around.bind(alone)
         inside = self._inside(around, node.this, aggregated=True)
-        if len(inside.outputs) != 1:
-            raise self.binder.binding.error(
-                f"a sub-query gives {len(inside.outputs)} columns where one value stands",
-                node,
-                hint="select one column",
-            )
-        calls, output = inside.calls, inside.outputs[0]
+        calls, output = inside.calls, self._output(inside, node)
         if not calls:
             calls = [NamedAggregate("only", borrow_aggregate("only_value", [output], (), False))]
             output = Column("only", output.type)
@@ -116,10 +110,7 @@ class Attachments:
     def contains(self, around: ScalarBinder, node: exp.In) -> Expression:
         """Whether a value is equal to one of a sub-query's; null if it is not, but could be."""
         inside, needle = self._inside(around, node.args["query"]), around.bind(node.this)
-        if len(inside.outputs) != 1:
-            raise self.binder.binding.error(f"the sub-query of IN gives {len(inside.outputs)} columns", node)
-        element = inside.outputs[0]
-        tied = replace(inside, ties=[*inside.ties, (needle, element, "=")])
+        tied = replace(inside, ties=[*inside.ties, (needle, self._output(inside, node), "=")])
         equal = self._attach(around, tied, [_count("equal")], node)["equal"]
         again = self._inside(around, node.args["query"])
         totals = [_count("size"), _count("known", again.outputs[0])]
@@ -136,11 +127,7 @@ class Attachments:
     def compares(self, around: ScalarBinder, node: Node, operator: str, every: bool) -> Expression:
         """Whether a comparison holds for any or for all values of a sub-query: for their least or greatest."""
         inside, subject = self._inside(around, node.expression.this.this), around.bind(node.this)
-        if len(inside.outputs) != 1:
-            raise self.binder.binding.error(
-                f"the sub-query gives {len(inside.outputs)} columns", node, hint="select one"
-            )
-        value = inside.outputs[0]
+        value = self._output(inside, node)
         extremes = [NamedAggregate(e, AggregateCall(e, (value,), value.type)) for e in ("min", "max")]
         found = self._attach(around, inside, [_count("size"), _count("known", value), *extremes], node)
         least, most = (around.call(operator, [subject, found[e]], [node, node], node) for e in ("min", "max"))
@@ -156,6 +143,12 @@ class Attachments:
             (unknown, Literal(None, BOOLEAN)),
         )
         return Case(branches, Literal(every, BOOLEAN))
+
+    def _output(self, inside: Inside, node: Node) -> Expression:
+        if len(inside.outputs) != 1:
+            message = f"a sub-query gives {len(inside.outputs)} columns where one value stands"
+            raise self.binder.binding.error(message, node, hint="select one column")
+        return inside.outputs[0]
 
     def columns(self) -> frozenset[str]:
         """The columns that will be brought."""

@@ -31,7 +31,7 @@ from midstream.language.binding import Beyond, Binding
 from midstream.language.constants import require_stream, time_type
 from midstream.language.dependent import Environment, require_own
 from midstream.language.grammar import DEEPEST_QUERY
-from midstream.language.items import Items, bind_items
+from midstream.language.items import Items, bind_items, spread
 from midstream.language.lateral import lateral_query
 from midstream.language.limits import GivenRows, first_of_each, limited, limited_distinct, limited_result, wanted_of
 from midstream.language.literals import coerce
@@ -223,8 +223,10 @@ class QueryBinder:
             for clause in ("distinct", "order", "limit", "offset"):
                 variant.set(clause, None)
             plans.append(self._select(variant, environment, reserved))
-        united = Union(tuple(plans))
-        return limited_result(self.binding, united if asked is None else distinct(united), node, environment.given)
+        united = Union(tuple(plans)) if asked is None else distinct(Union(tuple(plans)))
+        if node.args.get("limit") is None and node.args.get("offset") is None:
+            return united
+        return limited_result(self.binding, united, node, environment.given)
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
         """The relation of FROM."""
@@ -272,7 +274,9 @@ class QueryBinder:
         clause = node.args.get("group")
         if clause is None:
             return
-        keys = _without_aggregates(node, self.binding.catalog) if clause.args.get("all") else clause.expressions
+        keys = clause.expressions
+        if clause.args.get("all"):
+            keys = _without_aggregates(node, self.binding.catalog, ScalarBinder(self.binding, scope, "GROUP BY"))
         others = clause.args.get("others")
         for key in others or ():
             aggregates.nulled.append(self._group_key(node, scope, key, below))
@@ -352,9 +356,9 @@ def _selected(relation: Relation, conditions: list[Expression]) -> Relation:
     return relation if predicate == TRUE else Select(relation, predicate)
 
 
-def _without_aggregates(node: exp.Select, catalog: Catalog) -> list[Node]:
+def _without_aggregates(node: exp.Select, catalog: Catalog, binder: ScalarBinder) -> list[Node]:
     """The items of SELECT that GROUP BY ALL groups by."""
-    values = [item.this if isinstance(item, exp.Alias) else item for item in node.expressions]
+    values = [one for item in node.expressions for one in spread(binder, item)]
     return [value for value in values if not has_aggregate(value, catalog) and not has_over(value)]
 
 

@@ -75,9 +75,7 @@ class CallGrammar(OverGrammar):
         token = self._curr
         python = self.take_word("LAMBDA")
         wrapped = None if python else self.take(TokenType.L_PAREN)
-        names = [self.identifier("the name of an element")]
-        while self.take(TokenType.COMMA):
-            names.append(self.identifier("a name"))
+        names = self.several(lambda: self.identifier("the name of an element"))
         if wrapped:
             self.need(TokenType.R_PAREN, ")")
         self.need(TokenType.COLON if python else TokenType.ARROW, ": or ->")
@@ -195,12 +193,9 @@ class CallGrammar(OverGrammar):
             self.take_word("PRECISION")
         if name in ("CHARACTER", "CHAR"):
             self.take_word("VARYING")
-        parameters = []
-        if self.take(TokenType.L_PAREN):
-            parameters.append(self.need(TokenType.NUMBER, "a number").text)
-            while self.take(TokenType.COMMA):
-                parameters.append(self.need(TokenType.NUMBER, "a number").text)
-            self.need(TokenType.R_PAREN, ")")
+        parameters: list[str] = []
+        if self.peek(TokenType.L_PAREN):
+            parameters = self.wrapped(lambda: self.several(lambda: self.need(TokenType.NUMBER, "a number").text))
         zoned = False
         if name in ("TIMESTAMP", "TIME"):
             zoned = self._zone()

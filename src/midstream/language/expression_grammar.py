@@ -44,9 +44,8 @@ class ExpressionGrammar(CallGrammar):
         """Whether a query comes next."""
         if self.peek_word("VALUES"):
             return self._next.token_type == TokenType.L_PAREN
-        return self.peek(TokenType.SELECT, TokenType.FROM) or (
-            self.peek(TokenType.WITH) and self._next.token_type in NAMES
-        )
+        named = self._next.token_type in NAMES and (self.peek(TokenType.WITH) or self.peek_word("TABLE"))
+        return named or self.peek(TokenType.SELECT, TokenType.FROM)
 
     def value(self, power: int = 0) -> Node:
         """A value; only operators that bind tighter than `power` belong to it."""

@@ -6,13 +6,16 @@ subclasses of sqlglot's parser: they need nothing of it, and its compiled form (
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.errors import QueryError
 from midstream.language.nodes import at
+
+T = TypeVar("T")
 
 NAMES = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 
@@ -101,6 +104,20 @@ class Grammar:
     def token_after(self, steps: int) -> TokenType:
         """The type of a token further ahead."""
         return self._at(self._index + steps).token_type
+
+    def several(self, read: Callable[[], T]) -> list[T]:
+        """One or more things that are read so, separated by commas."""
+        found = [read()]
+        while self.take(TokenType.COMMA):
+            found.append(read())
+        return found
+
+    def wrapped(self, read: Callable[[], T]) -> T:
+        """What is read so, in parentheses."""
+        self.need(TokenType.L_PAREN, "(")
+        found = read()
+        self.need(TokenType.R_PAREN, ")")
+        return found
 
     def identifier(self, what: str) -> exp.Identifier:
         """A name."""

@@ -24,22 +24,14 @@ class GroupingGrammar(WindowGrammar):
         """`GROUP BY a, ROLLUP (b, c)`, `GROUP BY GROUPING SETS ((a), (b), ())`, `GROUP BY ALL`."""
         if self.take(TokenType.ALL):
             return exp.Group(expressions=[], all=True)
-        elements = [self._grouping()]
-        while self.take(TokenType.COMMA):
-            elements.append(self._grouping())
-        return grouping_sets(elements, self.fail)
+        return grouping_sets(self.several(self._grouping), self.fail)
 
     def _grouping(self) -> list[list[Node]]:
         """The sets that one element of GROUP BY stands for."""
         word = self._curr.text.upper()
         if word == "GROUPING" and self._next.text.upper() == "SETS":
             self._advance(2)
-            self.need(TokenType.L_PAREN, "(")
-            sets = self._grouping()
-            while self.take(TokenType.COMMA):
-                sets += self._grouping()
-            self.need(TokenType.R_PAREN, ")")
-            return sets
+            return list(chain(*self.wrapped(lambda: self.several(self._grouping))))
         if word in ("ROLLUP", "CUBE") and self._next.token_type == TokenType.L_PAREN:
             self._advance()
             parts = self._key_list()
@@ -50,10 +42,7 @@ class GroupingGrammar(WindowGrammar):
         return [keys_of(self.value())]
 
     def _key_list(self) -> list[list[Node]]:
-        self.need(TokenType.L_PAREN, "(")
-        parts = [keys_of(key) for key in self.values()]
-        self.need(TokenType.R_PAREN, ")")
-        return parts
+        return [keys_of(key) for key in self.wrapped(self.values)]
 
 
 def keys_of(node: Node) -> list[Node]:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from midstream.algebra.expressions import Expression, Literal
 from midstream.algebra.types import TEXT
 from midstream.language.binding import match_name
-from midstream.language.nodes import Node
+from midstream.language.nodes import Node, column_named
 from midstream.language.outputs import item_name
 from midstream.language.scalars import ScalarBinder
 
@@ -38,6 +38,15 @@ def bind_items(binder: ScalarBinder, node: exp.Select) -> Items:
     return items
 
 
+def spread(binder: ScalarBinder, item: Node) -> list[Node]:
+    """The values of an item: those of the columns that a star stands for, unless it replaces some."""
+    star = item if isinstance(item, exp.Star) else item.this
+    if not isinstance(star, exp.Star) or star.args.get("replace"):
+        return [item.this] if isinstance(item, exp.Alias) else [item]
+    names = [name for name, _ in _chosen(binder, star, _all_of(binder, item))]
+    return [column_named(name, item.args.get("table") and item.args["table"].name) for name in names]
+
+
 def _several(binder: ScalarBinder, item: Node) -> list[Node]:
     """An item once for each column that `COLUMNS(*)` or `COLUMNS('pattern')` in it stands for."""
     calls = [c for c in item.find_all(exp.Anonymous) if c.name.upper() == "COLUMNS" and len(c.expressions) == 1]
@@ -52,11 +61,7 @@ def _several(binder: ScalarBinder, item: Node) -> list[Node]:
         names = [name for name, _ in binder.scope.everything() if pattern is None or re.search(pattern, name)]
     except re.error:
         raise binder.binding.error(f"{pattern!r} is no pattern", chosen) from None
-
-    def column(name: str) -> Node:
-        return exp.Column(this=exp.Identifier(this=name, quoted=True))
-
-    made = [item.transform(lambda part, n=name: column(n) if part == calls[0] else part) for name in names]
+    made = [item.transform(lambda part, n=name: column_named(n) if part == calls[0] else part) for name in names]
     return [one for one in made if isinstance(one, Node)]
 
 

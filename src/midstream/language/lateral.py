@@ -6,6 +6,8 @@ conditions of its WHERE that name them are the join's. Any other is computed for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from midstream.algebra.expressions import Call, Column, Expression, Named, conjunction
@@ -70,13 +72,14 @@ def _any(
 ) -> Found:
     """A sub-query that is computed for each of the values that it names."""
     found = dependent(binder, node, scope, environment, base)
-    ties: list[Expression] = [Call(word, (outer, inner), BOOLEAN) for outer, inner, word in found.ties]
     items: Items = [(column.name.partition(".")[2], column) for column in found.outputs]
-    return _joined(binder, base, found.relation, ties, kind), items
+    return _joined(binder, base, found.relation, [Call(w, (a, b), BOOLEAN) for a, b, w in found.ties], kind), items
 
 
-def _joined(binder: ClauseBinder, left: Relation, right: Relation, ties: list[Expression], kind: JoinKind) -> Relation:
+def _joined(
+    binder: ClauseBinder, left: Relation, right: Relation, ties: Sequence[Expression], kind: JoinKind
+) -> Relation:
     require_near(binder.binding, ties, left, right)
     for side in (left, right):
         require_window(binder.binding, side, "a join")
-    return Join(left, right, conjunction(ties), kind)
+    return Join(left, right, conjunction(list(ties)), kind)

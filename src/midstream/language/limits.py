@@ -167,7 +167,7 @@ def limited_result(binding: Binding, plan: Relation, node: Node, keys: Sequence[
     scope = Scope(binding)
     scope.add("result", plan.schema, plan.schema.names, node)
     binder = ScalarBinder(binding, scope, "ORDER BY")
-    order = [OrderKey(c, *way) for c, way in (_result_key(binder, plan, key) for key in node.args.get("order") or [])]
+    order = [key for written in node.args.get("order") or [] for key in _result_keys(binder, plan, written)]
     if limit is None:
         return plan
     columns = tuple(Named(f.name, Column(f.name, f.type)) for f in plan.schema)
@@ -190,13 +190,12 @@ def limited_distinct(
     return Project(limited(binding, plan, order, wanted.limit, [selected[key] for key in wanted.keys]), kept)
 
 
-def _result_key(binder: ScalarBinder, plan: Relation, key: Node) -> tuple[Expression, tuple[bool, str]]:
-    found = order_key(binder, key)
-    place = position_of(binder.binding, key.this, len(plan.schema))
-    if place is not None:
-        field = plan.schema.field(place)
-        return Column(field.name, field.type), (found.descending, found.nulls)
-    return found.key, (found.descending, found.nulls)
+def _result_keys(binder: ScalarBinder, plan: Relation, key: Node) -> list[OrderKey]:
+    columns = [Column(f.name, f.type) for f in plan.schema]
+    if isinstance(key.this, exp.Star):
+        return [ordered_by(key, column) for column in columns]
+    place = position_of(binder.binding, key.this, len(columns))
+    return [order_key(binder, key) if place is None else ordered_by(key, columns[place])]
 
 
 def position_of(binding: Binding, node: Node, count: int) -> int | None:

@@ -56,6 +56,12 @@ def place(node: exp.Expr | None) -> int | None:
     return min(starts) if starts else None
 
 
+def column_named(name: str, table: str | None = None) -> exp.Column:
+    """A column by its exact name."""
+    quoted = [None if text is None else exp.Identifier(this=text, quoted=True) for text in (name, table)]
+    return exp.Column(this=quoted[0], table=quoted[1])
+
+
 def at(node: N, token: Token) -> N:
     """The node, placed at a token."""
     node.meta["start"] = token.start

@@ -13,7 +13,7 @@ from midstream.language.scope import Scope
 def item_name(item: Node, scope: Scope, position: int) -> str:
     """The name of an item without AS: its column's, its function's, or its place in the list."""
     match item:
-        case exp.Column() if item.args.get("table") and scope.nested(item) is not None:
+        case exp.Column() if (scope.nested(item) if item.args.get("table") else scope.row(item)) is not None:
             return str(item.name)
         case exp.Column():
             return scope.resolve(item)[0]

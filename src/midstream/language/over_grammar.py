@@ -23,18 +23,12 @@ class OverGrammar(Grammar):
 
     def values(self) -> list[Node]:
         """One or more values, separated by commas."""
-        found = [self.value()]
-        while self.take(TokenType.COMMA):
-            found.append(self.value())
-        return found
+        return self.several(self.value)
 
     def order_keys(self) -> list[Node]:
         """`BY key [ASC | DESC] [NULLS FIRST | LAST], …`, after ORDER."""
         self.need_word("BY")
-        keys = [self._order_key()]
-        while self.take(TokenType.COMMA):
-            keys.append(self._order_key())
-        return keys
+        return self.several(self._order_key)
 
     def _order_key(self) -> Node:
         token = self._curr
@@ -94,12 +88,12 @@ class OverGrammar(Grammar):
 
     def named_windows(self) -> list[Node]:
         """`w AS (…), …`, after WINDOW."""
-        found: list[Node] = []
-        while not found or self.take(TokenType.COMMA):
-            name = self.identifier("a name after WINDOW")
-            self.need(TokenType.ALIAS, "AS")
-            found.append(exp.Alias(this=self.over(), alias=name))
-        return found
+        return self.several(self._named_window)
+
+    def _named_window(self) -> Node:
+        name = self.identifier("a name after WINDOW")
+        self.need(TokenType.ALIAS, "AS")
+        return exp.Alias(this=self.over(), alias=name)
 
     def rows_wanted(self, made: Node) -> None:
         """`ORDER BY … LIMIT n [WITH TIES] OFFSET m`, or `OFFSET m ROWS FETCH FIRST n ROWS ONLY`."""
@@ -130,9 +124,6 @@ class OverGrammar(Grammar):
             made.meta["order"] = token.start
 
     def _ties(self, needed: bool = False) -> bool:
-        if not self.take(TokenType.WITH):
-            if needed:
-                self.expected("ONLY or WITH TIES")
-            return False
-        self.need_word("TIES")
-        return True
+        if needed and not self.peek(TokenType.WITH):
+            self.expected("ONLY or WITH TIES")
+        return bool(self.take(TokenType.WITH) and self.need_word("TIES"))

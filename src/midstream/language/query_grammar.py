@@ -18,11 +18,9 @@ STARTS_VALUE = NAMES | {TokenType[name] for name in _VALUES.split()}
 
 ENDS_ITEM = frozenset({None, TokenType.FROM, TokenType.COMMA})
 
-SET_OPERATIONS: dict[TokenType, type[exp.SetOperation]] = {
-    TokenType.UNION: exp.Union,
-    TokenType.EXCEPT: exp.Except,
-    TokenType.INTERSECT: exp.Intersect,
-}
+SET_OPERATIONS: dict[TokenType, type[exp.SetOperation]] = dict(
+    zip((TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT), (exp.Union, exp.Except, exp.Intersect), strict=True)
+)
 
 
 class QueryGrammar(SourceGrammar):
@@ -82,10 +80,7 @@ class QueryGrammar(SourceGrammar):
             return []
         if self.peek_word("RECURSIVE") and self._next.token_type in NAMES:
             self.fail("recursive queries are not supported")
-        ctes = [self._cte()]
-        while self.take(TokenType.COMMA):
-            ctes.append(self._cte())
-        return ctes
+        return self.several(self._cte)
 
     def _cte(self) -> Node:
         token = self._curr
@@ -95,9 +90,7 @@ class QueryGrammar(SourceGrammar):
         if self._next.text.upper() == "MATERIALIZED":
             self.take(TokenType.NOT)
         self.take_word("MATERIALIZED")
-        self.need(TokenType.L_PAREN, "(")
-        body = self.query()
-        self.need(TokenType.R_PAREN, ")")
+        body = self.wrapped(self.query)
         return at(exp.CTE(this=body, alias=exp.TableAlias(this=name, columns=columns)), token)
 
     def _union(self) -> Node:
@@ -132,13 +125,11 @@ class QueryGrammar(SourceGrammar):
         return at(made, token)
 
     def _term(self) -> Node:
-        if self.take(TokenType.L_PAREN):
-            made = self.query()
-            self.need(TokenType.R_PAREN, ")")
-            return made
+        if self.peek(TokenType.L_PAREN):
+            return self.wrapped(self.query)
         if self.peek(TokenType.SELECT):
             return self._select()
-        if self.peek(TokenType.FROM):
+        if self.peek(TokenType.FROM) or self.peek_word("TABLE"):
             return self._from_first()
         if self.begins_query():
             token = self._curr
@@ -153,10 +144,8 @@ class QueryGrammar(SourceGrammar):
         if not distinct:
             self.take(TokenType.ALL)
         made = at(exp.Select(expressions=self._items()), token)
-        if kind:
-            made.set("kind", at(exp.Var(this=kind.text.lower()), kind))
-        if distinct:
-            made.set("distinct", at(exp.Distinct(on=on), distinct))
+        made.set("kind", at(exp.Var(this=kind.text.lower()), kind) if kind else None)
+        made.set("distinct", at(exp.Distinct(on=on), distinct) if distinct else None)
         if self.take(TokenType.FROM):
             self._from(made)
         self._clauses(made)
@@ -164,7 +153,7 @@ class QueryGrammar(SourceGrammar):
 
     def _from_first(self) -> Node:
         """`FROM a [SELECT …] …`: without SELECT, all columns."""
-        token = self.need(TokenType.FROM, "FROM")
+        token = self.take_word("TABLE") or self.need(TokenType.FROM, "FROM")
         made = at(exp.Select(expressions=[exp.Star()]), token)
         self._from(made)
         if self.take(TokenType.SELECT):
@@ -175,10 +164,7 @@ class QueryGrammar(SourceGrammar):
         return made
 
     def _distinct_on(self) -> exp.Tuple:
-        self.need(TokenType.L_PAREN, "(")
-        keys = exp.Tuple(expressions=self.values())
-        self.need(TokenType.R_PAREN, ")")
-        return keys
+        return exp.Tuple(expressions=self.wrapped(self.values))
 
     def _to_stream(self) -> Token | None:
         if not self.peek_word(*TO_STREAM):
@@ -193,10 +179,7 @@ class QueryGrammar(SourceGrammar):
     def _items(self) -> list[Node]:
         if self.peek(TokenType.FROM):
             self.expected("at least one column", hint="write SELECT * for all columns")
-        items = [self._item()]
-        while self.take(TokenType.COMMA):
-            items.append(self._item())
-        return items
+        return self.several(self._item)
 
     def _item(self) -> Node:
         if star := self.take(TokenType.STAR):
@@ -216,9 +199,7 @@ class QueryGrammar(SourceGrammar):
         if self.take_word("EXCLUDE") or self.take(TokenType.EXCEPT):
             star.set("exclude", self.column_names() or [self.identifier("a column name")])
         while self._next.token_type == TokenType.L_PAREN and (word := self.take_word("REPLACE", "RENAME")):
-            self.need(TokenType.L_PAREN, "(")
-            star.set(word.text.lower(), self._items())
-            self.need(TokenType.R_PAREN, ")")
+            star.set(word.text.lower(), self.wrapped(self._items))
         return star
 
     def _from(self, select: exp.Select) -> None:
@@ -272,9 +253,7 @@ class QueryGrammar(SourceGrammar):
         if self.take(TokenType.ON):
             join.set("on", self.value())
         elif self.take(TokenType.USING):
-            self.need(TokenType.L_PAREN, "(")
-            join.set("using", self.names("a column name"))
-            self.need(TokenType.R_PAREN, ")")
+            join.set("using", self.wrapped(lambda: self.names("a column name")))
         else:
             self.expected("ON or USING", hint="a join without a condition is written CROSS JOIN")
 

@@ -29,7 +29,7 @@ from midstream.language.comparisons import list_compared, nested_compared, rows_
 from midstream.language.grammar import DEEPEST
 from midstream.language.lambdas import bind_lambda, is_lambda
 from midstream.language.literals import coerce
-from midstream.language.nodes import Node, flatten, place
+from midstream.language.nodes import Node, column_named, flatten, place
 from midstream.language.operator_tables import CALCULATED, COMPARED, OPERATORS, READS_LITERALS, ROW_COMPARISONS
 from midstream.language.over import Overs
 from midstream.language.scope import Scope
@@ -190,6 +190,11 @@ class ScalarBinder:
             return self.given[node.this.name.casefold()]
         if node.args.get("table") and (nested := self.scope.nested(node)) is not None:
             return self._apply("field", [exp.Column(this=nested), exp.Literal.string(node.this.name)], node)
+        if not node.args.get("table") and (source := self.scope.row(node)) is not None:
+            fields: list[Node] = []
+            for name in source.columns:
+                fields += [exp.Literal.string(name), column_named(name, source.name)]
+            return self._apply("named_struct", fields, node)
         _, bound = self.scope.resolve(node)
         self.places.setdefault(str(bound), place(node))
         return bound

@@ -132,6 +132,11 @@ class Scope:
             return None
         return table if self.knows(exp.Column(this=table)) else None
 
+    def row(self, node: exp.Column) -> ScopeSource | None:
+        """The source whose rows a name means, if no column has it."""
+        found = [] if self.knows(node) else match_name(node.this, [s.name for s in self.sources])
+        return self.source(node.this) if found else None
+
     def everything(self) -> Iterator[tuple[str, Expression]]:
         """All visible columns in the order of `SELECT *`."""
         for part in range(self.part + 1):

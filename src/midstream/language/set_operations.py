@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.expressions import Column, Literal, Named
-from midstream.algebra.plan import Difference, Distinct, Intersect, Project, Relation, Union
-from midstream.algebra.types import TEXT, is_nested, mixed_type, show_type
+from midstream.algebra.expressions import Call, Column, Literal, Named, conjunction
+from midstream.algebra.plan import Difference, Distinct, Intersect, Join, Project, Relation, Union
+from midstream.algebra.types import BOOLEAN, TEXT, is_nested, mixed_type, show_type
 from midstream.language.binding import Binding
+from midstream.language.dependent import rename
 from midstream.language.literals import coerce
 from midstream.language.nested import distinct as distinct_of
+from midstream.language.nested import told_apart
 from midstream.language.nodes import Node
 from midstream.language.windows import require_window
 
@@ -30,12 +32,12 @@ def combine(binding: Binding, node: Node, left: Relation, right: Relation) -> Re
     if distinct or not isinstance(node, exp.Union):
         for side in (left, right):
             require_window(binding, side, word)
-            if not isinstance(node, exp.Union):
-                _require_comparable(binding, node, word, side)
     match node:
         case exp.Union():
             united = Union((*_united(left), right))
             return distinct_of(united) if distinct else united
+        case _ if any(is_nested(kind) for kind in left.schema.types):
+            return _by_join(binding, node, word, left, right)
         case exp.Except():
             return Difference(_distinct(left, distinct), _distinct(right, distinct))
     return Intersect(_distinct(left, distinct), _distinct(right, distinct))
@@ -87,9 +89,13 @@ def _cast(plan: Relation, types: list[pa.DataType]) -> Relation:
     return Project(plan, tuple(Named(f.name, coerce(Column(f.name, f.type), t)) for f, t in fields))
 
 
-def _require_comparable(binding: Binding, node: Node, word: str, plan: Relation) -> None:
-    for f in plan.schema:
-        if is_nested(f.type):
-            raise binding.error(
-                f"{word} cannot compare {f.name}: {f.type}", node, hint="write NOT EXISTS or EXISTS with an equality"
-            )
+def _by_join(binding: Binding, node: Node, word: str, left: Relation, right: Relation) -> Relation:
+    """Lists, structs and maps are told apart by texts, so what one side has of them is looked up in the other."""
+    if not node.args.get("distinct"):
+        raise binding.error(f"{word} ALL cannot count lists, structs and maps", node, hint=f"write {word}")
+    alias = binding.alias("other", node)
+    other = rename(right, {name: f"{alias}.{name}" for name in right.schema.names})
+    columns = zip(left.schema, other.schema, strict=True)
+    sides = [(told_apart(Column(a.name, a.type)), told_apart(Column(b.name, b.type))) for a, b in columns]
+    on = conjunction([Call("is_not_distinct_from", pair, BOOLEAN) for pair in sides])
+    return Join(distinct_of(left), other, on, "anti" if isinstance(node, exp.Except) else "semi")

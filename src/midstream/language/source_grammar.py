@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.language.grammar import NAMES
 from midstream.language.nodes import JoinedSources, Node, at
-from midstream.language.pattern_grammar import PatternGrammar
+from midstream.language.shape_grammar import ShapeGrammar
 
 _CLAUSES = "SEMI ANTI ASOF FOLLOWED RECENT CHRONICLE WITHIN OFFSET FETCH WINDOW QUALIFY LATERAL PIVOT UNPIVOT"
 
@@ -17,7 +17,7 @@ AFTER_QUERY = {TokenType[name] for name in ("R_PAREN", "UNION", "EXCEPT", "INTER
 """What can follow a query in parentheses that is part of a query."""
 
 
-class SourceGrammar(PatternGrammar):
+class SourceGrammar(ShapeGrammar):
     """Reads sources."""
 
     def joins(self) -> list[Node]:
@@ -29,13 +29,17 @@ class SourceGrammar(PatternGrammar):
         token = self._curr
         if self.peek(TokenType.L_BRACKET):
             self.fail("a window needs a stream before it", hint="write for instance A [RANGE 10]")
+        if self.peek_word("GAP_FILL") and self._next.token_type == TokenType.L_PAREN:
+            made = self.gap_fill()
+            self._decorate(made)
+            return made
         if self._begins_rows():
             return self._rows_source()
         lateral = self._next.token_type == TokenType.L_PAREN and bool(self.take_word("LATERAL"))
         if self.take(TokenType.L_PAREN):
             if not (self.begins_query() or (self.peek(TokenType.L_PAREN) and self._is_query())):
                 return self._joined_sources(token)
-            made: Node = exp.Subquery(this=self.query(), lateral=lateral)
+            made = exp.Subquery(this=self.query(), lateral=lateral)
             self.need(TokenType.R_PAREN, ")")
         else:
             made = exp.Table(this=self.identifier("a stream name"))
@@ -43,7 +47,11 @@ class SourceGrammar(PatternGrammar):
                 hint = "a stream has a plain name; if it has dots or brackets, write it in double quotes"
                 self.expected("a window, an alias or the next clause", hint)
         self._decorate(made)
-        return at(made, token)
+        at(made, token)
+        while self.peek_word("PIVOT", "UNPIVOT"):
+            made = self.pivoted(made)
+            self._decorate(made)
+        return made
 
     def _is_query(self) -> bool:
         """Whether what stands in parentheses here is a query, or part of one, and no source of a join."""
@@ -127,28 +135,16 @@ class SourceGrammar(PatternGrammar):
     def rows_written(self) -> Node:
         """`VALUES (1, 'a'), (2, 'b')`."""
         token = self.need_word("VALUES")
-        rows = [self._row()]
-        while self.take(TokenType.COMMA):
-            rows.append(self._row())
-        return at(exp.Values(expressions=rows), token)
+        return at(exp.Values(expressions=self.several(self._row)), token)
 
     def _row(self) -> Node:
-        token = self.need(TokenType.L_PAREN, "(")
-        row = at(exp.Tuple(expressions=self.values()), token)
-        self.need(TokenType.R_PAREN, ")")
-        return row
+        token = self._curr
+        return at(exp.Tuple(expressions=self.wrapped(self.values)), token)
 
     def column_names(self) -> list[exp.Identifier]:
         """`(a, b)` behind the name of a source."""
-        if not self.take(TokenType.L_PAREN):
-            return []
-        names = self.names("a column name")
-        self.need(TokenType.R_PAREN, ")")
-        return names
+        return self.wrapped(lambda: self.names("a column name")) if self.peek(TokenType.L_PAREN) else []
 
     def names(self, what: str) -> list[exp.Identifier]:
         """Names between commas."""
-        names = [self.identifier(what)]
-        while self.take(TokenType.COMMA):
-            names.append(self.identifier(what))
-        return names
+        return self.several(lambda: self.identifier(what))

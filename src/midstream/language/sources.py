@@ -21,12 +21,13 @@ from midstream.language.binding import Beyond, Binding, match_name, nearest
 from midstream.language.constants import beside, is_constant, one_row
 from midstream.language.dependent import Domain, Environment, Queries, rename
 from midstream.language.literals import coerce
-from midstream.language.nodes import FollowedBy, JoinedSources, Node
+from midstream.language.nodes import FollowedBy, JoinedSources, Node, place
 from midstream.language.patterns import bind_match
 from midstream.language.scalars import ScalarBinder, bind_condition
 from midstream.language.scope import BOUNDS, Scope, ScopeSource
 from midstream.language.sequences import bind_step
 from midstream.language.temporal import Timed, take_windows
+from midstream.language.text import read
 from midstream.language.unnesting import rows_of_function, rows_of_values
 from midstream.language.windows import bind_window, is_raw, require_instants, require_window
 
@@ -189,6 +190,8 @@ class SourceBinder:
 
         What stands beside the tuples of `left` comes with them.
         """
+        if node.args.get("shape") is not None:
+            node = _shaped(node)
         if node.args.get("match") is not None:
             return self._matched(node, scope)
         if isinstance(node, exp.Unnest | exp.Values):
@@ -369,6 +372,19 @@ def _groups(first: Node, joins: list[Node]) -> list[tuple[Node, list[Node]]]:
         else:
             groups[-1][1].append(join)
     return groups
+
+
+def _shaped(node: Node) -> Node:
+    """A source that is written as another shape of one, as the query that it stands for."""
+    query, source = read(node.args["shape"]), node.this
+    for part in query.walk():
+        part.meta["start"] = place(node)
+    for table in query.find_all(exp.Table):
+        if table.name == "#source":
+            table.replace(source)
+    made = exp.Subquery(this=query, **{key: node.args.get(key) for key in ("alias", "columns", "window")})
+    made.meta.update(node.meta)
+    return made
 
 
 def _holds(relation: Relation, other: Relation) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.algebra.database import run
 from midstream.algebra.expressions import Call
 from midstream.algebra.functions import TRUNCATION_UNITS
 from midstream.errors import InputError
@@ -120,57 +121,18 @@ def _truncated_in_zone(instants: pa.Array, floor: Kernel, keeps_side: bool) -> p
     return pc.if_else(pc.equal(wall_clock(candidate), start), candidate, found)
 
 
-_DIRECTIVES = frozenset("YmdHMSjIpaAbBy%f")
-
-
 def _formatting(call: Call, form: str) -> OnColumn:
-    """Arrow's strftime where it agrees with Python's; the few directives where they differ go once per instant."""
-    if not {form[i + 1 : i + 2] for i in _directives(form)} <= _DIRECTIVES:
+    """What the zone's clock shows, written by DuckDB; its names for zones are not ours."""
+    if "%z" in form.lower():
         return lambda instants: _formatted_one_by_one(instants, form)
-    step = _shown_every(form)
+    query = "SELECT strftime(shown, '" + form.replace("'", "''") + "') AS r FROM given"
 
     def kernel(instants: pa.Array) -> pa.Array:
-        shown = wall_clock(instants)
-        per_second, valid = TICKS_PER_SECOND[shown.type.unit], validity_of(shown)
-        seconds = numbers_of(shown) // (per_second * step) * step
-        parts = [_formatted(column_of(seconds, pa.timestamp("s"), valid), part) for part in _split_at_fraction(form)]
-        if len(parts) == 1:
-            return parts[0]
-        fraction = numbers_of(shown) % per_second * MICROSECONDS // per_second
-        digits = pc.utf8_lpad(column_of(fraction, pa.int64(), valid).cast(pa.string()), 6, "0")
-        return pc.binary_join_element_wise(*_between(parts, digits), "")
+        clock = wall_clock(instants) if pa.types.is_timestamp(instants.type) else instants
+        shown = clock.cast(pa.timestamp("us"), safe=False)
+        return run(query, pa.table({"shown": shown}), "strftime").column("r").combine_chunks()
 
     return kernel
-
-
-def _formatted(seconds: pa.Array, form: str) -> pa.Array:
-    """Arrow formats a thousand timestamps in three milliseconds, so each distinct one is formatted once."""
-    encoded = seconds.dictionary_encode()
-    return pc.strftime(encoded.dictionary, format=form, locale="C").take(encoded.indices)
-
-
-def _shown_every(form: str) -> int:
-    """The seconds for which a format shows the same."""
-    letters = {form[i + 1 : i + 2] for i in _directives(form)}
-    return 1 if "S" in letters else 60 if "M" in letters else 3600 if letters & set("HIp") else 86_400
-
-
-def _directives(form: str) -> list[int]:
-    places, i = [], form.find("%")
-    while i >= 0:
-        places.append(i)
-        i = form.find("%", i + 2)
-    return places
-
-
-def _split_at_fraction(form: str) -> list[str]:
-    cuts = [i for i in _directives(form) if form[i + 1 : i + 2] == "f"]
-    starts, ends = [0, *(i + 2 for i in cuts)], [*cuts, len(form)]
-    return [form[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
-def _between(parts: list[pa.Array], separator: pa.Array) -> list[pa.Array]:
-    return [piece for part in parts for piece in (part, separator)][:-1]
 
 
 def _formatted_one_by_one(instants: pa.Array, form: str) -> pa.Array:

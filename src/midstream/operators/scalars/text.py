@@ -40,26 +40,16 @@ def _slice(start: int, stop: int | None = None) -> OnColumn:
 
 
 def _substring(call: Call, start: int, length: int | None = None) -> OnColumn:
-    if length is None:
-        return _slice(max(start, 1) - 1)
-    return _slice(max(start, 1) - 1, max(start + length, 1) - 1)
+    return _slice(max(start, 1) - 1, None if length is None else max(start + length, 1) - 1)
 
 
-def _left(call: Call, count: int) -> OnColumn:
-    return _slice(0, count)
-
-
-def _right(call: Call, count: int) -> OnColumn:
-    return _slice(-count) if count else _slice(0, 0)
+def _matching(name: str) -> Callable[[Call, str], OnColumn]:
+    return lambda call, pattern: arrow(name, pc.MatchSubstringOptions(pattern))
 
 
 def _replacing(call: Call, old: str, new: str) -> OnColumn:
     # Arrow never comes to an end with an empty pattern.
     return arrow("replace_substring", pc.ReplaceSubstringOptions(old, new)) if old else lambda texts: texts
-
-
-def _matching(name: str) -> Callable[[Call, str], OnColumn]:
-    return lambda call, pattern: arrow(name, pc.MatchSubstringOptions(pattern))
 
 
 def _like(ignore_case: bool) -> Callable[[Call, str], OnColumn]:
@@ -96,8 +86,8 @@ TEXT: dict[str, Maker] = {
     "rtrim": always(arrow("utf8_rtrim", _SPACES)),
     "reverse": always(arrow("utf8_reverse")),
     "substring": with_parameters(_substring),
-    "left": with_parameters(_left),
-    "right": with_parameters(_right),
+    "left": with_parameters(lambda call, count: _slice(0, count)),
+    "right": with_parameters(lambda call, count: _slice(-count) if count else _slice(0, 0)),
     "replace": with_parameters(_replacing),
     "starts_with": with_parameters(_matching("starts_with")),
     "ends_with": with_parameters(_matching("ends_with")),
