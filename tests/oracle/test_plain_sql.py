@@ -173,7 +173,6 @@ CASTS = (
     "SELECT i, v FROM A ORDER BY i LIMIT 1 + 2",
     "SELECT a.range AS x, b.range AS y FROM range(3) AS a, range(2) AS b WHERE a.range = b.range",
 )
-QUERIES = (*SUBQUERIES, *DEPENDENT, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS, *NESTED, *CASTS)
 SHAPES = (
     "SELECT * FROM (SELECT k, i, v FROM A) PIVOT (max(v) AS m, count(*) AS n FOR k IN (1, 2 AS two) GROUP BY i) AS p",
     "SELECT * FROM (SELECT k, v FROM A) PIVOT (sum(v) FOR k IN (1, 3)) AS p WHERE TRUE",
@@ -186,7 +185,7 @@ SHAPES = (
     "SELECT max([k, v]) AS l, min({'a': v, 'b': k}) AS m FROM A HAVING count(*) > 0",
     "SELECT k, v, count(*) AS n FROM A GROUP BY ROLLUP (k, v) ORDER BY grouping(k), count(*) + 1",
 )
-QUERIES = (*QUERIES, *SHAPES)
+QUERIES = (*SUBQUERIES, *DEPENDENT, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS, *NESTED, *CASTS, *SHAPES)
 CONSTANTS = (
     "SELECT 1 + 1 AS two, 'a' AS letter",
     "SELECT 1 AS one WHERE 1 = 2",

@@ -80,10 +80,7 @@ class WindowGrammar(ExpressionGrammar):
 
     def _partition_columns(self) -> list[Node]:
         self.need_word("BY")
-        columns: list[Node] = [self._column()]
-        while self.take(TokenType.COMMA):
-            columns.append(self._column())
-        return columns
+        return self.several(self._column)
 
     def _boundaries(self, made: WindowClause) -> WindowClause:
         if self.take_word("OFFSET"):
