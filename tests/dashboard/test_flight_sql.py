@@ -1,4 +1,4 @@
-"""Results over Arrow Flight SQL: a client of ADBC reads them, and nobody without the token does."""
+"""Results over Arrow Flight SQL, and rows put by Arrow Flight: clients have both, and nobody without the token."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.interface.inbox import inbox_of
 
 flight = pytest.importorskip("pyarrow.flight", reason="this pyarrow was built without Flight")
 pytest.importorskip("starlette", reason="serving needs starlette: pip install 'midstream[dashboard]'")
@@ -77,6 +79,36 @@ def test_nobody_without_the_token_is_answered(address):
             client.cursor().execute("SELECT 1")
     with pytest.raises(dbapi.Error), connected(address, username="me", password="wrong") as client:
         client.cursor().execute("SELECT 1")
+
+
+def test_rows_that_are_put_are_files_of_a_stream_once_under_each_key(tmp_path, monkeypatch):
+    from midstream.interface.flight_inbox import listening_flight
+
+    monkeypatch.setenv("MIDSTREAM_LISTEN_TOKEN", TOKEN)
+    rows = pa.table({"id": [1, 2], "ts": [1, 2]})
+    options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())])
+
+    def put(client: Any, table: pa.Table, *path: str) -> str:
+        writer, reader = client.do_put(flight.FlightDescriptor.for_path(*path), table.schema, options)
+        with writer:
+            writer.write_table(table)
+            writer.done_writing()
+            return str(reader.read().to_pybytes().decode())
+
+    inbox = inbox_of({"orders": ("parquet", str(tmp_path))})
+    with listening_flight(inbox, "127.0.0.1", 0) as (place, _), flight.connect(place) as client:
+        name = put(client, rows, "orders", "order-7")
+        assert put(client, rows, "orders", "order-7") == name and [one.name for one in tmp_path.iterdir()] == [name]
+        assert pq.read_table(tmp_path / name).equals(rows)
+        for table, path, why in [
+            (rows, ("order",), "rows cannot be pushed into order: did you mean orders"),
+            (rows[:1], ("orders", "order-7"), "a request with this Idempotency-Key had other rows"),
+        ]:
+            with pytest.raises(pa.ArrowInvalid, match=why):
+                put(client, table, *path)
+        options = flight.FlightCallOptions()
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            put(client, rows, "orders")
 
 
 def test_what_is_no_command_is_refused(address):

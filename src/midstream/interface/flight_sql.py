@@ -6,8 +6,6 @@ A statement is its own handle and ticket, so the server keeps nothing of its cli
 
 from __future__ import annotations
 
-import base64
-import hmac
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -17,8 +15,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from midstream.checkpoint.reading import StoredJob
-from midstream.errors import JobError, MidstreamError
+from midstream.errors import MidstreamError
 from midstream.interface.dashboard.relations import CURRENT, Relations
+from midstream.interface.flight_access import AccessFactory, Handshake, serving
 
 PREFIX = "type.googleapis.com/arrow.flight.protocol.sql."
 Fields = Mapping[int, Sequence[bytes | int]]
@@ -44,8 +43,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     """Answers questions about the results of a job."""
 
     def __init__(self, location: str, relations: Relations, token: str) -> None:
-        access = {"access": _AccessFactory(token)}
-        super().__init__(location, auth_handler=_Handshake(), middleware=access)
+        super().__init__(location, auth_handler=Handshake(), middleware={"access": AccessFactory(token)})
         self.relations = relations
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
@@ -116,62 +114,11 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
 STATEMENTS = ("CommandStatementQuery", "CommandPreparedStatementQuery")
 
 
-class _Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
-    """Lets clients introduce themselves by the header that every call has; it is looked at below."""
-
-    def authenticate(self, outgoing: Any, incoming: Any) -> None:
-        """Nothing more is needed."""
-
-    def is_valid(self, token: bytes) -> bytes:
-        """Who calls is nobody in particular."""
-        return b""
-
-
-class _AccessFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses calls without the token."""
-
-    def __init__(self, token: str) -> None:
-        self.token = token
-
-    def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> Any:
-        """Looks at the header of a call."""
-        given = next((values[0] for name, values in headers.items() if name.lower() == "authorization"), "")
-        kind, _, secret = given.partition(" ")
-        if kind == "Basic":
-            try:
-                whole = secret + "=" * (-len(secret) % 4)  # some clients leave out what fills it up
-                secret = base64.b64decode(whole).decode("utf-8", "replace").partition(":")[2]
-            except ValueError:
-                secret = ""
-        if not hmac.compare_digest(secret.encode(), self.token.encode()):
-            raise flight.FlightUnauthenticatedError("this server needs its token: midstream serve prints it")
-        return _Access(self.token)
-
-
-class _Access(flight.ServerMiddleware):  # type: ignore[misc]
-    """Gives a client what to send along from now on."""
-
-    def __init__(self, token: str) -> None:
-        self.token = token
-
-    def sending_headers(self) -> dict[str, str]:
-        """The headers of an answer."""
-        return {"authorization": f"Bearer {self.token}"}
-
-
 @contextmanager
 def serving_flight(checkpoint: str, host: str, port: int, token: str) -> Iterator[int]:
     """Serves while inside; gives the port, which is a free one for 0."""
-    address = f"[{host}]" if ":" in host else host
-    try:
-        server = FlightSqlServer(f"grpc://{address}:{port}", Relations(checkpoint), token)
-    except (OSError, pa.ArrowException) as error:
-        hint = "choose another port; 0 picks a free one"
-        raise JobError(f"cannot listen on {host}, port {port}", detail=str(error).split("\n")[0], hint=hint) from None
-    try:
-        yield server.port
-    finally:
-        server.shutdown()
+    with serving(host, port, lambda location: FlightSqlServer(location, Relations(checkpoint), token)) as found:
+        yield found
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,6 +60,10 @@ def run(
         str | None,
         typer.Option("--listen", metavar="[HOST:]PORT", help="Take rows for folders of JSON or Parquet over HTTP."),
     ] = None,
+    listen_flight: Annotated[
+        str | None,
+        typer.Option("--listen-flight", metavar="[HOST:]PORT", help="Take rows for such folders over Arrow Flight."),
+    ] = None,
     log: Annotated[
         LogFormat, typer.Option("--log", help="Log format: text, or JSON with one object per line.")
     ] = LogFormat.TEXT,
@@ -89,7 +93,7 @@ def run(
     if log is LogFormat.JSON:
         log_as_json()
         telling = [log_batch]
-    with beside(job.checkpoint, dashboard, dashboard_port), _listening(job, listen):
+    with beside(job.checkpoint, dashboard, dashboard_port), _listening(job, listen, listen_flight):
         account = carry_out(job, available or finish, telling, replace=replace, finish=finish, drop=drop or ())
     if json:
         show_json(account)
@@ -106,20 +110,32 @@ def _show_changes(job: JobFile, drop: Sequence[str], json: bool) -> None:
 
 
 @contextmanager
-def _listening(job: JobFile, where: str | None) -> Iterator[None]:
-    """Takes rows over HTTP while a job runs, if that is wanted."""
-    if where is None:
+def _listening(job: JobFile, http: str | None, flight: str | None) -> Iterator[None]:
+    """Takes rows over HTTP and Arrow Flight while a job runs, as far as that is wanted."""
+    if http is None and flight is None:
         yield
         return
     from midstream.interface.inbox import inbox_of, listening
 
+    inbox = inbox_of({stream.name: (stream.format, stream.path) for stream in job.streams})
+    with ExitStack() as stack:
+        if http is not None:
+            address, token = stack.enter_context(listening(inbox, *_address("--listen", http)))
+            note(f"rows can be pushed to {address}{{{','.join(inbox.folders)}}} with the token {token}")
+        if flight is not None:
+            from midstream.interface.flight_inbox import listening_flight
+
+            address, token = stack.enter_context(listening_flight(inbox, *_address("--listen-flight", flight)))
+            note(f"rows can be put to {address} under {','.join(inbox.folders)} with the token {token}")
+        yield
+
+
+def _address(option: str, where: str) -> tuple[str, int]:
+    """The host and the port of a place to listen."""
     host, _, port = where.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise InputError(f"--listen needs a port, not {where!r}", hint="write 8400, or 0.0.0.0:8400")
-    inbox = inbox_of({stream.name: (stream.format, stream.path) for stream in job.streams})
-    with listening(inbox, host or "127.0.0.1", int(port)) as (address, token):
-        note(f"rows can be pushed to {address}{{{','.join(inbox.folders)}}} with the token {token}")
-        yield
+        raise InputError(f"{option} needs a port, not {where!r}", hint="write 8400, or 0.0.0.0:8400")
+    return host or "127.0.0.1", int(port)
 
 
 def carry_out(
