@@ -63,13 +63,13 @@ class Kafka(Source):
         return f"kafka topic {self.topic}"
 
     def identity(self) -> str:
-        return f"cluster {self._topic().consumer.list_topics(self.topic, PATIENCE).cluster_id}"
+        return f"cluster {self._topic().asking.list_topics(self.topic, PATIENCE).cluster_id}"
 
     def schema(self) -> pa.Schema:
         return self._messages.schema
 
     def partitions(self) -> Positions:
-        found = self._topic().consumer.list_topics(self.topic, PATIENCE).topics[self.topic]
+        found = self._topic().asking.list_topics(self.topic, PATIENCE).topics[self.topic]
         if found.error is not None or not found.partitions:
             raise JobError(f"{self.name} cannot be read: {found.error or 'it has no partitions'}")
         names = map(str, sorted(found.partitions))
@@ -116,7 +116,7 @@ class Kafka(Source):
     def close(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None:
-            reader.consumer.close()
+            reader.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_reader": None, "_ends": {}, "_firsts": {}}
@@ -137,6 +137,6 @@ class Kafka(Source):
     def _bounds(self, partition: str) -> tuple[int, int]:
         """The offset of the first message, and the one after the last."""
         reader = self._topic()
-        low, high = reader.consumer.get_watermark_offsets(reader.part(int(partition)), PATIENCE, cached=False)
+        low, high = reader.asking.get_watermark_offsets(reader.part(int(partition)), PATIENCE, cached=False)
         self._ends[partition], _ = int(high), self._firsts.setdefault(partition, int(low))
         return int(low), int(high)

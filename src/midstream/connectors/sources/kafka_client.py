@@ -54,10 +54,16 @@ class TopicReader:
         from confluent_kafka import Consumer
 
         self.topic = topic
-        self.consumer = Consumer({**SETTINGS, **settings}, logger=Quiet())
+        self.consumer, self.asking = (Consumer({**SETTINGS, **settings}, logger=Quiet()) for _ in range(2))
+        """One fetches, the other asks: over the same connection, a question would wait for the fetch before it."""
         self._ahead: dict[int, Ahead] = {}
         self._held = 0
         self._paused: list[Any] = []
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self.consumer.close()
+        self.asking.close()
 
     def part(self, partition: int, offset: int = 0) -> Any:
         """A partition in the words of the client."""
