@@ -14,7 +14,7 @@ from tests.job.test_two_drivers import STAGES, chain_on, rows
 
 import midstream as ms
 from midstream.checkpoint.local_files import LocalFiles
-from midstream.cluster.local.cluster import Dealt, SlotThreads, Step, _owners
+from midstream.cluster.slot_threads import Dealt, SlotThreads, Step, _owners
 from midstream.errors import JobError
 from midstream.job.task.exchange import NOTE
 from midstream.job.task.reports import Report

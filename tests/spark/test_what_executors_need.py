@@ -12,7 +12,7 @@ from tests.job.test_later_stages import LATER
 from tests.job.test_sharing import filled
 from tests.scheduling.watched import drawn, table
 
-from midstream.cluster.local.cluster import SlotThreads
+from midstream.cluster.slot_threads import SlotThreads
 from midstream.cluster.spark.in_task import in_task
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "deploy.md"

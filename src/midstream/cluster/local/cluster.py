@@ -5,13 +5,10 @@ Rows may be dealt in a random order, as a shuffle on a cluster does, so that tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.checkpoint.file_entries import FilesRead
@@ -19,11 +16,12 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import LOCAL
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
 from midstream.distribution.fragments import STAY, Route
 from midstream.job.batch import Batch
 from midstream.job.outputs.results import results_of_query
 from midstream.job.slots.moving import Move
-from midstream.job.task.exchange import GROUP, NOTE, PORT, SLOT, Addressing, Layout, groups_of, in_slot
+from midstream.job.task.exchange import GROUP, PORT, Layout, groups_of, in_slot
 from midstream.job.task.in_place import further
 from midstream.job.task.kept_tasks import Collected, KeptTasks
 from midstream.job.task.reports import Report
@@ -32,77 +30,6 @@ from midstream.job.task.task import Task
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan
-
-Dealt = list[list[pa.RecordBatch]]
-"""The rows of each slot."""
-
-Owners = npt.NDArray[np.int32]
-
-
-class Step(Protocol):
-    """What a slot runs."""
-
-    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turns what arrives in a slot into what leaves it."""
-
-
-class SlotThreads:
-    """Runs steps, `threads` slots at once; deals rows in a random order by `shuffle`."""
-
-    def __init__(self, threads: int | None = None, shuffle: np.random.Generator | None = None) -> None:
-        self.threads = threads
-        self.shuffle = shuffle
-        self._pool: ThreadPoolExecutor | None = None
-
-    def run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:
-        """Runs steps one after the other over the rows of each slot; gives every slot's reports."""
-        for step in steps:
-            sent: Dealt = [[] for _ in range(count)]
-            for left in self._in_slots(step, slots):
-                for rows in left:
-                    if rows.num_rows:
-                        self.deal(rows, _owners(rows), sent)
-            slots = sent
-        return [Report.from_bytes(note) for rows in slots[0] for note in rows.column(NOTE).to_pylist()]
-
-    def deliver(self, rows: pa.RecordBatch, groups: Owners, delivery: Addressing, slots: Dealt) -> None:
-        """Adds arriving rows to the lists of all slots that get them by their groups."""
-        order, owners = delivery.dealt(groups)
-        delivery.among(groups, rows, owners)
-        self.deal(rows.take(pa.array(order)) if delivery.copies else rows, owners, slots)
-
-    def deal(self, rows: pa.RecordBatch, owners: Owners, slots: Dealt) -> None:
-        """Adds rows to the lists of the slots that own them."""
-        if self.shuffle is None and len(slots) == 1:
-            slots[0].append(rows)
-            return
-        for slot in np.unique(owners):
-            chosen = np.flatnonzero(owners == slot)
-            parts = [chosen] if self.shuffle is None else np.array_split(self.shuffle.permutation(chosen), 2)
-            slots[int(slot)].extend(rows.take(pa.array(part)) for part in parts if len(part))
-
-    def close(self) -> None:
-        """Ends the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
-
-    def _in_slots(self, step: Step, slots: Dealt) -> list[list[pa.RecordBatch]]:
-        """What leaves each slot."""
-
-        def run(slot: int) -> list[pa.RecordBatch]:
-            return list(step.run(slot, iter(slots[slot])))
-
-        if len(slots) == 1 or self.threads == 1:
-            return list(map(run, range(len(slots))))
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="midstream-slot")
-        return list(self._pool.map(run, range(len(slots))))
-
-
-def _owners(rows: pa.RecordBatch) -> Owners:
-    """The slots that rows go to; what the last step gives goes to the job."""
-    return rows.column(SLOT).to_numpy() if SLOT in rows.schema.names else np.zeros(rows.num_rows, np.int32)
 
 
 @dataclass(frozen=True, slots=True)

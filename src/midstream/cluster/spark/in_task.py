@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from midstream.cluster.local.cluster import Step
+from midstream.cluster.slot_threads import Step
 from midstream.job.task.step import StageStep
 
 

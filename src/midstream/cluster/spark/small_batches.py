@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.cluster.local.cluster import Dealt, Owners, SlotThreads
+from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
 from midstream.cluster.spark.pace import SparkPace
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
