@@ -96,6 +96,21 @@ JOINS = {
 }
 
 
+@pytest.mark.parametrize("query", [FINITE["counted"], "SELECT DISTINCT v FROM A [RANGE 40]"])
+def test_groups_move_at_once_where_nothing_has_come_that_the_old_slots_would_answer_for(query, tmp_path):
+    inputs = {"A": tables(rows=120, last=240)["A"]}
+    chain, parts = chain_of(query, tmp_path, inputs, slots=3)
+    chain.batch({})
+    before = list(chain.driver.state.routing.groups)
+    wanted = [(slot + 1) % 3 if group % 64 < 40 else slot for group, slot in enumerate(before)]
+    assert chain.driver.rebalance(wanted, protocol=SPLIT)
+    for part in parts:
+        chain.batch(part)
+        assert list(chain.manifest.slots.routing) == wanted and chain.manifest.slots.doubled is None
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), answer(query, inputs))
+
+
 @pytest.mark.parametrize(("name", "scattered"), always(4, [("tree", True), *((name, False) for name in JOINS)]))
 def test_the_sender_leaves_out_what_is_made_of_new_rows_alone(name, scattered, tmp_path):
     query, inputs = JOINS[name], tables(rows=120, last=240)

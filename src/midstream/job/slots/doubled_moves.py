@@ -179,7 +179,9 @@ def _begun(
 ) -> tuple[Manifest, DoubledMove]:
     """The manifest with the state of moving groups apart, and the move; queries it is wrong for move when it ends."""
     fit = {name: query for name, query in queries.items() if _fits(wanted.protocol, query) and name in before.queries}
-    ends = [end for query in fit.values() for end in _ends(query, before.streams.latest)]
+    split_at = max((end for query in fit.values() for end in _ends(query, before.streams.latest)), default=BEGINNING)
+    if split_at == BEGINNING:  # nothing has come that the old slots would answer for: groups move at once
+        fit = {}
     segments: Mapping[str, Stored] = before.segments
     how: dict[str, str] = {}
     for name, query in fit.items():
@@ -199,7 +201,7 @@ def _begun(
         batch_id,
         wanted.trigger,
         wanted.reason,
-        max(ends, default=BEGINNING) if wanted.protocol == SPLIT_TIME else None,
+        split_at if wanted.protocol == SPLIT_TIME else None,
         how,
     )
     return replace(before, segments=segments, slots=replace(before.slots, doubled=made)), made
