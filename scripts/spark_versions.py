@@ -1,7 +1,8 @@
-"""Runs jobs on every Spark that it is given, and prints the table of docs/how-to/spark-versions.md.
+"""Runs jobs on every Spark that it is given, and prints the table of docs/how-to/deploy.md.
 
-`python -m scripts.spark_versions get FOLDER` installs each version into a folder of its own there (no environment is
-changed); `python -m scripts.spark_versions FOLDER` runs the trials on each and on the Spark of this environment.
+`python -m scripts.spark_versions get FOLDER [VERSION…]` installs each version into a folder of its own there (no
+environment is changed); `python -m scripts.spark_versions FOLDER` runs the trials on each and on the Spark of this
+environment.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -193,9 +194,9 @@ def tried(spark: Path | None) -> dict[str, Any]:
         return found
 
 
-def get(folder: Path) -> None:
+def get(folder: Path, versions: Sequence[str]) -> None:
     """Installs each version into a folder of its own."""
-    for version in VERSIONS:
+    for version in versions:
         wanted = ["--target", str(folder / version), "--no-deps", f"pyspark=={version}", BRIDGE]
         subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *wanted], check=True)
 
@@ -203,7 +204,7 @@ def get(folder: Path) -> None:
 def main() -> None:
     """Prints the table."""
     if sys.argv[1:2] == ["get"]:
-        return get(Path(sys.argv[2]))
+        return get(Path(sys.argv[2]), sys.argv[3:] or VERSIONS)
     folders = [*sorted(path for path in Path(sys.argv[1]).iterdir() if path.is_dir()), None] if sys.argv[1:] else [None]
     rows = [tried(folder) for folder in folders]
     print(f"| {' | '.join(rows[0])} |\n|{'---|' * len(rows[0])}")
