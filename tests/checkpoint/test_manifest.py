@@ -68,7 +68,6 @@ settings = st.builds(
     declared=st.dictionaries(names, records, max_size=2),
     arrival=st.dictionaries(names, st.none() | st.lists(names, max_size=2), max_size=2),
     scheduling=names,
-    carry=names,
     finished=st.booleans(),
 )
 streams = st.builds(

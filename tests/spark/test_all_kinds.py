@@ -18,7 +18,7 @@ from midstream.api import ask
 from midstream.distribution.stages import cut
 from midstream.optimizer.plans import plan_query
 
-IN_ONE_SLOT = {"theta join", "global aggregate", "row window", "first rows"}
+IN_ONE_SLOT = {"theta join", "global aggregate", "row window", "first rows", "dependent sub-query"}
 """The kinds whose rows must all meet; everything else must be spread."""
 
 

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """Adds queries to a run. Rows come with all columns that their streams are declared with, so none restarts it."""
+    """Adds queries to a run. Rows come with all columns of their streams: only one of a new stream restarts it."""
 
     run: Run
     adding: Adding
@@ -80,9 +80,17 @@ class Enrolment:
                 )
             )
             running.begins = text.begins
+            lacking = self.run.lacks({source.stream.name for source in running.sources})
+            if lacking and self.job.turns.in_batch:
+                raise JobError(
+                    f"query {text.name} reads stream {lacking[0]}, which the batch under way does not bring",
+                    hint="add it between two batches",
+                )
             if policy is not None:
                 self.job.watchers.watch(running, policy)
             self.job.apply(QueryAdded(running))
+            if lacking:
+                self.run.restart()
             if reworded:
                 self._prefer(text)
 

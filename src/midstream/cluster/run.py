@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from midstream.algebra.declarations import StreamDeclaration
@@ -53,6 +54,22 @@ class Run:
         self.backend.begin(self.job, list(self.inputs.values()), self.trigger)
         if self.job.commits.lease is not None:
             self.job.commits.lease.work()
+
+    def lacks(self, streams: Collection[str]) -> list[str]:
+        """Which of some streams were declared after the backend has begun, so that batches do not bring them."""
+        brought = {declaration.name for declaration in self.job.streams.values()}
+        return sorted({*streams} - brought) if self.backend.active else []
+
+    def restart(self) -> None:
+        """Has batches bring the streams that were declared since the backend has begun; the gate is held."""
+        self.halt()
+        try:
+            self.begin()
+        except BaseException as error:
+            self.job.turns.failure = error
+            self.job.record_error(error)
+            self.over.set()
+            raise
 
     def halt(self) -> None:
         """Stops the backend while no batch is under way; the gate is held."""

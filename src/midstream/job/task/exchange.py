@@ -288,7 +288,7 @@ class Addressing:
     def dealt(self, groups: npt.NDArray[np.integer]) -> tuple[Indices, Slots]:
         """The rows in the order in which they leave, those of several slots several times, and where each goes.
 
-        >>> rows, slots = Delivery((0, 1), {1: (0,)}).dealt(np.array([0, 1, -1]))
+        >>> rows, slots = Addressing((0, 1), {1: (0,)}).dealt(np.array([0, 1, -1]))
         >>> rows.tolist(), slots.tolist()
         ([0, 1, 2, 1], [0, 1, 0, 0])
         """

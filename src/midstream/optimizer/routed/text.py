@@ -67,7 +67,7 @@ class WaysText:
 def parse_plan(text: str, conditions: RoutedConditions) -> JoinPlan:
     """Reads a plan's text and holds it against the query's streams and conditions.
 
-    >>> chain = Conditions(("A", "B", "C"), frozenset({frozenset("AB"), frozenset("BC")}))
+    >>> chain = RoutedConditions(("A", "B", "C"), frozenset({frozenset("AB"), frozenset("BC")}))
     >>> print(parse_plan("A -> B <- C, B <- A -> C, C <- B <- A", chain))
     A -> B <- C, B <- A -> C, C <- B <- A
     """
