@@ -268,8 +268,11 @@ CASES: dict[str, dict[str, int]] = {
     "operators/test_sequence": {
         "test_state_stays_bounded": 1,
     },
+    "oracle/test_borrowed_functions": {
+        "test_a_call_means_what_it_means_in_duckdb": 180,
+    },
     "oracle/test_plain_sql": {
-        "test_a_query_means_what_it_means_in_duckdb_at_every_instant": 90,
+        "test_a_query_means_what_it_means_in_duckdb_at_every_instant": 50,
     },
     "simulated/test_balancing_by_batches": {
         "test_moves_driven_by_batches_are_exact": 2,
@@ -294,6 +297,13 @@ CASES: dict[str, dict[str, int]] = {
     },
     "spark/test_queries": {
         "test_a_planned_migration_runs_on_spark": 0,
+    },
+    "spark/test_restarts": {
+        "test_what_is_available_is_released_as_far_as_the_registers_permit": 0,
+    },
+    "spark/test_routed_on_spark": {
+        "test_routed_joins_and_trees_change_places_on_spark": 0,
+        "test_streams_live_at_sites_on_spark": 0,
     },
 }
 """How many cases of a test run always, by file and name."""
