@@ -33,6 +33,7 @@ FINITE = {
     **{name: query for name, query in QUERIES.items() if name != "rows"},
     "sequence": "SELECT A.v, B.v AS w, B.ts FROM A FOLLOWED BY B ON A.k = B.k WITHIN 30",
     "as of": "SELECT A.v, B.v AS w, A.ts FROM A ASOF LEFT JOIN B ON A.k = B.k AND A.ts >= B.ts WITHIN 20",
+    "changes": "SELECT ISTREAM k, count(*) AS n FROM A [RANGE 25] GROUP BY k",
     "counted": "SELECT k, count(*) AS n FROM A [RANGE 40] GROUP BY k",
     "hop": "SELECT A.k, count(*) AS n FROM A [HOP 20, 10], B [HOP 20, 10] WHERE A.k = B.k GROUP BY A.k",
 }
@@ -373,3 +374,17 @@ def test_a_move_waits_for_a_query_in_quarantine(tmp_path):
         assert (watched.many.manifest.slots.doubled is not None) == (2 <= step <= 8), step
     watched.many.batch({}, end=True)
     watched.check("q0")
+
+
+def test_a_change_at_the_split_time_is_one_from_the_instant_before(tmp_path):
+    query = "SELECT ISTREAM k, count(*) AS n FROM A [RANGE 25] GROUP BY k"
+    rows = [(15, 1), (32, 1), (33, 1), (39, 1), (40, 1), (41, 1), (60, 1), (90, 1)]
+    inputs = {"A": pa.table({"ts": [t for t, _ in rows], "k": [k for _, k in rows], "v": [0] * len(rows)})}
+    chain, _ = chain_of(query, tmp_path, inputs, slots=2)
+    parts = chain.cut(inputs, 1)
+    chain.batch(parts[0])
+    assert chain.driver.rebalance([1 - slot for slot in chain.driver.state.routing.groups], protocol=SPLIT)
+    for part in parts[1:]:
+        chain.batch(part)
+    chain.batch({}, end=True)
+    assert as_multiset(chain.results()) == as_multiset(answer(query, inputs))

@@ -88,6 +88,8 @@ def node_memory(node: p.PhysicalNode) -> int | None:
             return None if mode == "chronicle" else within
         case p.OrderedRows():
             return None
+        case p.Changes():
+            return 1  # a change at an instant is one from the instant before
     return 0
 
 
