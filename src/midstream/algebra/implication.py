@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import pyarrow as pa
@@ -27,8 +28,8 @@ COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """What a comparison is called from the other side."""
 
-MOST_PARTS = 64
-"""Of how many conditions, each part of a disjunction counted, something is concluded."""
+MOST_CASES = 64
+"""In how many ways disjunctions may be true together so that each is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,7 @@ def implies(given: Iterable[Expression], wanted: Expression) -> bool:
     """
     known = [part for condition in given for part in conjuncts(condition)]
     texts = {str(condition) for condition in known}
-    parts = sum(len(_parts(condition)) for condition in known)
-    return parts <= MOST_PARTS and all(str(part) in texts or _implied(known, part) for part in conjuncts(wanted))
+    return all(str(part) in texts or _implied(known, part) for part in conjuncts(wanted))
 
 
 def excludes_null(given: Iterable[Expression], subject: str) -> bool:
@@ -86,10 +86,11 @@ def excludes_null(given: Iterable[Expression], subject: str) -> bool:
 def _implied(known: list[Expression], wanted: Expression) -> bool:
     if _is(wanted, "or") and any(implies(known, part) for part in _parts(wanted)):
         return True
-    for condition in known:
-        if _is(condition, "or"):
-            others = [other for other in known if other is not condition]
-            return all(implies([*others, part], wanted) for part in _parts(condition))
+    return _follows(known, wanted) or _follows_case_by_case(known, wanted)
+
+
+def _follows(known: list[Expression], wanted: Expression) -> bool:
+    """Whether a condition follows from tests among the given ones, whatever the others say."""
     if _is(wanted, "not") and _is(wanted.arguments[0], "is_null"):
         return excludes_null(known, str(wanted.arguments[0].arguments[0]))
     tests = [test for condition in known for test in _tests(condition)]
@@ -98,6 +99,15 @@ def _implied(known: list[Expression], wanted: Expression) -> bool:
         for test in _tests(wanted)
         if (alike := [o for o in tests if (o.subject, o.type) == (test.subject, test.type)])
     )
+
+
+def _follows_case_by_case(known: list[Expression], wanted: Expression) -> bool:
+    """Whether a condition follows from every way in which the given disjunctions can be true."""
+    either = [condition for condition in known if _is(condition, "or")]
+    if not either or prod(len(_parts(condition)) for condition in either) > MOST_CASES:
+        return False
+    others = [other for other in known if other is not either[0]]
+    return all(implies([*others, part], wanted) for part in _parts(either[0]))
 
 
 def _tests(condition: Expression) -> Iterator[ValueTest]:

@@ -1,6 +1,6 @@
 """A change tried on a job's own recent rows, beside the job and without touching it.
 
-What queries keep of streams are rows with their times. So the batches of late can be run again: from those rows, cut at
+What queries keep of streams are rows with their times. So recent batches can be run again: from those rows, cut at
 the instants at which the job's batches ended, once with the queries as they are and once with the change, each on a
 checkpoint of its own that is thrown away. Older rows that are kept come first and fill the windows; they are not timed.
 Both see the same rows in the same order, so whatever differs is the change's doing.
@@ -54,7 +54,7 @@ class TriedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialMeasured:
+class TrialFigures:
     """How a job did: the median seconds of its batches by part, and of each query what it gave and keeps."""
 
     seconds: Mapping[str, float]
@@ -68,7 +68,7 @@ class TrialMeasured:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a change did to the batches of late: how both did, and where their results differ.
+    """What a change did to recent batches: how the job did without and with it, and where their results differ.
 
     `costs` are what plans were forecast to cost by the job's cost model, before and after, by query; `since` is the
     first instant of the timed batches: results are compared from then on, on the columns that both have.
@@ -77,8 +77,8 @@ class Trial:
     batches: int
     rows: Mapping[str, int]
     since: int
-    before: TrialMeasured
-    after: TrialMeasured
+    before: TrialFigures
+    after: TrialFigures
     costs: Mapping[str, tuple[float | None, float | None]]
     differences: Mapping[str, SnapshotComparison]
 
@@ -212,9 +212,7 @@ class Trying:
             raise JobError("too few batches have come since the oldest row that is kept", hint="wait for some more")
         return ends
 
-    def _run(
-        self, side: TriedJob, rows: Mapping[str, pa.Table], cut: Sequence[Mapping[str, pa.Table]]
-    ) -> TrialMeasured:
+    def _run(self, side: TriedJob, rows: Mapping[str, pa.Table], cut: Sequence[Mapping[str, pa.Table]]) -> TrialFigures:
         events: list[dict[str, Any]] = []
         with TemporaryDirectory(prefix="midstream-try-") as folder:
             functions = list(self.catalog.functions.values())
@@ -231,12 +229,12 @@ class Trying:
                 session.finish()
                 results = {name: session.queries[name].results() for name in side.queries}
         seconds = {part: round(median(e["seconds"].get(part, 0.0) for e in timed), 6) for part in PARTS}
-        return TrialMeasured(seconds, {name: _counted(timed, name) for name in side.queries}, results)
+        return TrialFigures(seconds, {name: _counted(timed, name) for name in side.queries}, results)
 
     def _costs(
         self, manifest: Manifest, before: TriedJob, after: TriedJob
     ) -> dict[str, tuple[float | None, float | None]]:
-        """What plans cost by the rates of late, as decisions reckon."""
+        """What plans cost by recent rates, as decisions estimate it."""
         recent = metrics_of(self.job.files, manifest, 50).to_pylist()
         past = [{**row, "rows": dict(row["rows"]), "registers": dict(row["registers"])} for row in recent]
 
@@ -271,7 +269,7 @@ def _counted(events: Sequence[Mapping[str, Any]], query: str) -> dict[str, int]:
     return {"results": sum(one["results"] for one in told), **state}
 
 
-def _difference(old: TrialMeasured, new: TrialMeasured, name: str, since: int) -> SnapshotComparison:
+def _difference(old: TrialFigures, new: TrialFigures, name: str, since: int) -> SnapshotComparison:
     x, y = old.results[name], new.results[name]
     common = [column for column in x.column_names if column in y.column_names]
     x, y = (_since(table.select(common), since) for table in (x, y))
