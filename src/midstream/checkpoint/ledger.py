@@ -38,8 +38,8 @@ KIND, FORMAT_VERSION = "deliveries", 1
 class Delivered:
     """What a sink has had of a query: all that starts from `since` to before `until`.
 
-    `identity` is that of the query, `schema` the columns of its results. `batch_id` and `digest` are of the last
-    delivery, `filled_until` is the end of the last one that was a table with rows. What was released before
+    `identity` is that of the query, `schema` the columns of its results. `batch_id` is of the last delivery,
+    `filled_until` is the end of the last one that was a table with rows. What was released before
     `offered_until`, with batch `offered_batch`, may have reached a sink that was interrupted while it took it: if it is
     delivered later, then apart from what follows, as it would have been.
     """
@@ -51,7 +51,6 @@ class Delivered:
     until: int
     schema: str = ""
     batch_id: int | None = None
-    digest: str | None = None
     offered_until: int | None = None
     offered_batch: int | None = None
     filled_until: int | None = None

@@ -90,9 +90,14 @@ def _kind(output: Output) -> str:
 NUMBERS = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date32)
 
 
+def numbers_in(schema: pa.Schema) -> list[str]:
+    """The columns whose neighbouring values have small differences, mostly."""
+    return [field.name for field in schema if any(is_kind(field.type) for is_kind in NUMBERS)]
+
+
 def written_as(schema: pa.Schema) -> dict[str, Any]:
     """How tables are written: numbers as packed differences, a third of the time of compressing them, and smaller."""
-    numbers = [field.name for field in schema if any(is_kind(field.type) for is_kind in NUMBERS)]
+    numbers = numbers_in(schema)
     # The leaves of nested columns have other names, which would have to be listed.
     nested = any(pa.types.is_nested(field.type) for field in schema)
     by_column = {field.name: "none" if field.name in numbers else "zstd" for field in schema}

@@ -93,7 +93,7 @@ class Database(ABC):
             run.execute(
                 f"CREATE TABLE IF NOT EXISTS {RECORD} (target TEXT NOT NULL, history TEXT NOT NULL, "
                 "query TEXT NOT NULL, identity TEXT NOT NULL, until BIGINT NOT NULL, batch BIGINT NOT NULL, "
-                "digest TEXT, PRIMARY KEY (target, history, query, identity))"
+                "PRIMARY KEY (target, history, query, identity))"
             )
             typed = zip(schema.names, self.types(run, schema), strict=True)
             columns = [f"{quoted(name)} {kind}" for name, kind in typed]
@@ -164,13 +164,13 @@ class Database(ABC):
 
     def _raise(self, run: Any, delivery: Delivery) -> None:
         """Raises the record to the end of a delivery; refuses if it is beyond its start."""
-        marks = ", ".join("{0}" for _ in range(7))
+        marks = ", ".join("{0}" for _ in range(6))
         text = (
-            f"INSERT INTO {RECORD} (target, history, query, identity, until, batch, digest) VALUES ({marks}) "
+            f"INSERT INTO {RECORD} (target, history, query, identity, until, batch) VALUES ({marks}) "
             "ON CONFLICT (target, history, query, identity) DO UPDATE SET until = excluded.until, "
-            f"batch = excluded.batch, digest = excluded.digest WHERE {RECORD}.until <= {{0}} RETURNING until"
+            f"batch = excluded.batch WHERE {RECORD}.until <= {{0}} RETURNING until"
         )
-        values = [*self._whose(delivery), delivery.until, delivery.batch_id, delivery.digest, delivery.since]
+        values = [*self._whose(delivery), delivery.until, delivery.batch_id, delivery.since]
         if run.execute(self._said(text), values).fetchone() is None:
             raise raced(self, delivery)
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from midstream.checkpoint.outputs import numbers_in
 from midstream.connectors.environment import hidden
 from midstream.connectors.forms import Form, require_distinct_names
 from midstream.connectors.registry import Option, form_option
@@ -49,8 +50,8 @@ class Delta:
         import deltalake
 
         require_distinct_names(schema, self.name)
-        table = deltalake.DeltaTable.create(self.path, schema, mode="ignore", storage_options=self._storage)
-        there = [field.name for field in table.schema().fields]
+        self._table = deltalake.DeltaTable.create(self.path, schema, mode="ignore", storage_options=self._storage)
+        there = [field.name for field in self._table.schema().fields]
         if there != schema.names:
             raise JobError(
                 f"{self.name} has other columns",
@@ -60,9 +61,7 @@ class Delta:
 
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the table has had the query's results; None if it has none."""
-        import deltalake
-
-        self._table = deltalake.DeltaTable(self.path, storage_options=self._storage)
+        self._table.update_incremental()
         version = self._table.transaction_version(_application(delivery))
         return None if version is None else int(version)
 
@@ -73,7 +72,11 @@ class Delta:
         said = {"midstream.query": delivery.query, "midstream.batch": str(delivery.batch_id)}
         transaction = deltalake.Transaction(_application(delivery), delivery.until)
         known = deltalake.CommitProperties(custom_metadata=said, app_transactions=[transaction])
-        deltalake.write_deltalake(self._table, table, mode="append", commit_properties=known)
+        packed = deltalake.ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
+        how = deltalake.WriterProperties(
+            compression="SNAPPY", column_properties=dict.fromkeys(numbers_in(table.schema), packed)
+        )
+        deltalake.write_deltalake(self._table, table, mode="append", commit_properties=known, writer_properties=how)
 
 
 def _application(delivery: Delivery) -> str:

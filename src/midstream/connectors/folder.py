@@ -90,9 +90,9 @@ class Folder:
             self._put(f"{batch_id:012d}-{digest_of(table)}.parquet", table)
 
     def _write(self, table: pa.Table, delivery: Delivery, since: int, until: int) -> None:
-        key, whole = _key(delivery), (since, until) == (delivery.since, delivery.until)
-        digest = delivery.digest if whole and delivery.digest is not None else digest_of(table)
+        key = _key(delivery)
         if table.num_rows:
+            digest = digest_of(table)
             ticks = "-".join(f"{tick - BEGINNING:016x}" for tick in (since, until))
             name = f"{delivery.batch_id:012d}-{_short(delivery.query)}-{key}-{ticks}-{digest}.parquet"
             self._put(name, _described(table, delivery, since, until, digest))

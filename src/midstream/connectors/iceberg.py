@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from midstream.checkpoint.outputs import parquet_bytes
 from midstream.connectors.environment import hidden
 from midstream.connectors.forms import Form, require_distinct_names
 from midstream.connectors.registry import Option, form_option
@@ -70,8 +73,41 @@ class Iceberg:
         """Adds rows and the instant, in one commit."""
         said = {"midstream.query": delivery.query, "midstream.batch": str(delivery.batch_id)}
         with self._table.transaction() as transaction:
-            transaction.append(table, snapshot_properties=said)
+            if self._table.spec().is_unpartitioned():
+                with transaction.update_snapshot(said).fast_append() as files:
+                    files.append_data_file(_data_file(self._table, table))
+            else:
+                transaction.append(table, snapshot_properties=said)
             transaction.set_properties({_property(delivery): str(delivery.until)})
+
+
+def _data_file(table: Any, rows: pa.Table) -> Any:
+    """Writes a file of the table as results are written elsewhere, which takes a third of its client's time."""
+    from pyiceberg.io import pyarrow as known
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    schema, path = table.schema(), table.location_provider().new_data_location(f"{uuid4()}.parquet")
+    content = parquet_bytes(rows.select(schema.column_names).cast(known.schema_to_pyarrow(schema)))
+    with table.io.new_output(path).create() as file:
+        file.write(content)
+    statistics = known.data_file_statistics_from_parquet_metadata(
+        pq.read_metadata(pa.BufferReader(content)),
+        known.compute_statistics_plan(schema, table.properties),
+        known.parquet_path_to_id_mapping(schema),
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        file_size_in_bytes=content.size,
+        spec_id=table.spec().spec_id,
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
 
 
 def _property(delivery: Delivery) -> str:

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
-from midstream.connectors.digest import digest_of
 from midstream.connectors.environment import hidden
 from midstream.connectors.forms import Form, between, in_form
 from midstream.connectors.retrying import retried
@@ -27,9 +26,8 @@ class Delivery:
 
     `identity` tells the query from others of its name, `checkpoint` the checkpoint from others. Checkpoints of one
     `history` were restored from copies of each other: what one of them has delivered is not due again from the next.
-    The `digest` is of the results as a multiset; results that are a DataFrame of Spark's have none yet. By the
-    checkpoint's record the sink has had results that start before `had`, or none. `newest` is the last instant of the
-    query's streams, once these have ended.
+    By the checkpoint's record the sink has had results that start before `had`, or none. `newest` is the last instant
+    of the query's streams, once these have ended.
     """
 
     query: str
@@ -40,7 +38,6 @@ class Delivery:
     since: int
     until: int
     schema: pa.Schema
-    digest: str | None = None
     had: int | None = None
     newest: int | None = None
 
@@ -109,7 +106,7 @@ def _deliver(sink: Sink, table: pa.Table, delivery: Delivery) -> None:
         )
     if had is not None and had > delivery.since:
         table = between(table, had, delivery.until)
-        delivery = replace(delivery, since=min(had, delivery.until), digest=digest_of(table))
+        delivery = replace(delivery, since=min(had, delivery.until))
     if delivery.since < delivery.until:
         sink.write(delivery, in_form(table, sink.form, delivery.query, delivery.now))
 

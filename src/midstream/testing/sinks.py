@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING
-from midstream.connectors.digest import digest_of
 from midstream.connectors.forms import Form, between, in_form
 from midstream.connectors.sink import Delivery, Sink, deliver
 from midstream.errors import JobError
@@ -151,7 +150,7 @@ def _deliveries(table: pa.Table, cuts: list[int], **changed: Any) -> list[tuple[
     found, had = [], changed.pop("had", None)
     for number, (since, until) in enumerate(zip(cuts, cuts[1:], strict=False)):
         part = between(table, since, until)
-        delivery = Delivery("q", "first", "checkpoint", "history", number, since, until, SCHEMA, digest_of(part), had)
+        delivery = Delivery("q", "first", "checkpoint", "history", number, since, until, SCHEMA, had)
         found.append((replace(delivery, **changed), part))
         had = until if part.num_rows else had
     return found

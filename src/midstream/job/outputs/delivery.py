@@ -6,7 +6,7 @@ is given everything once it is back, and nothing else has to be remembered. The 
 dropped never reach a sink of another one. What can no longer be delivered is said by name.
 
 A plain sink is called with results and the number of a batch. One with a method `deliver` is told instead whose results
-they are, from which instant to which, and their digest. One with a method `last` is asked what it has had, and given
+they are, and from which instant to which. One with a method `last` is asked what it has had, and given
 the rest (`connectors.sink`).
 """
 
@@ -26,7 +26,6 @@ from midstream.checkpoint.ledger import Delivered, Ledger
 from midstream.checkpoint.manifest import Manifest, name_of_identity
 from midstream.checkpoint.retention import kept_from
 from midstream.checkpoint.stored_results import newest_instant, stored_results
-from midstream.connectors.digest import digest_of
 from midstream.connectors.sink import Delivery, arrow, deliver
 from midstream.connectors.sink import Sink as ConnectedSink
 
@@ -221,19 +220,18 @@ def _give(
     sink: Any, record: Delivered, ledger: Ledger, known: tuple[Any, pa.Schema], span: tuple[int, int, int, int]
 ) -> Delivered:
     """Gives a sink results that it is due; gives what it has had then."""
-    (results, schema), (since, until, batch_id, newest), digest = known, span, None
+    (results, schema), (since, until, batch_id, newest) = known, span
     if is_told(sink):
         results = arrow(results) if hasattr(sink, "last") and not hasattr(sink, "deliver") else results
-        digest = digest_of(results) if isinstance(results, pa.Table) else None
         origin = ledger.origin
         whose = (record.query, record.identity, origin.identity, origin.history)
-        delivery = Delivery(*whose, batch_id, since, until, schema, digest, record.filled_until, newest)
+        delivery = Delivery(*whose, batch_id, since, until, schema, record.filled_until, newest)
         sink.deliver(results, delivery) if hasattr(sink, "deliver") else deliver(sink, results, delivery)
     else:
         sink(results, batch_id)
     columns = ", ".join(f"{column.name} {column.type}" for column in schema)
     filled = until if isinstance(results, pa.Table) and results.num_rows else record.filled_until
-    done = replace(record, until=until, schema=columns, batch_id=batch_id, digest=digest, filled_until=filled)
+    done = replace(record, until=until, schema=columns, batch_id=batch_id, filled_until=filled)
     return replace(done, offered_until=None, offered_batch=None)
 
 

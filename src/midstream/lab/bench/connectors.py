@@ -23,7 +23,6 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from midstream.connectors.connected import Connected
-from midstream.connectors.digest import digest_of
 from midstream.connectors.registry import SINKS, SOURCES
 from midstream.connectors.sink import Delivery, deliver
 from midstream.lab.bench.figures import Report, alternating
@@ -65,7 +64,7 @@ def giving(sink: Any, table: pa.Table) -> Callable[[], None]:
     numbers = iter(range(10**6))
 
     def give() -> None:
-        whose = Delivery("q", str(next(numbers)), "c", "h", 1, 0, 2**60, table.schema, digest_of(table))
+        whose = Delivery("q", str(next(numbers)), "c", "h", 1, 0, 2**60, table.schema)
         sink.deliver(table, whose) if hasattr(sink, "deliver") else deliver(sink, table, whose)
 
     give()  # what is made once, such as the table, is not a batch's
