@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from midstream.connectors.files.bad_rows import BadRow, shown, with_bad_rows
@@ -161,11 +162,21 @@ def _lines(values: Sequence[bytes | None]) -> bytes | None:
     if len(present) < len(values):
         return None
     text = b"\n".join(present)
-    if not _has_lines(text, len(values)):
-        text = b"\n".join(value.replace(b"\n", b" ").strip() for value in present)
+    if _has_lines(text, len(values)):
+        return text
+    text = b"\n".join(value.replace(b"\n", b" ").strip() for value in present)
     return text if _has_lines(text, len(values)) else None
 
 
 def _has_lines(text: bytes, count: int) -> bool:
-    ends = text[:1] == b"{" and text[-1:] == b"}"
-    return ends and text.count(b"\n") == text.count(b"}\n{") == count - 1
+    """Whether a text has so many lines, each of which begins and ends with a brace.
+
+    >>> _has_lines(b'{"k": 1}\\n{}', 2), _has_lines(b'{"k": \\n1}', 2)
+    (True, False)
+    """
+    if text[:1] != b"{" or text[-1:] != b"}":
+        return False
+    letters = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(letters == ord("\n"))
+    between = (letters[ends - 1] == ord("}")) & (letters[ends + 1] == ord("{"))
+    return len(ends) == count - 1 and bool(between.all())
