@@ -55,6 +55,19 @@ sink = { kind = "folder", path = "a" }
 '''
 
 
+@pytest.mark.parametrize(
+    ("taken_out", "said"),
+    [('[job]\ncheckpoint = "here"', "the table [job] is missing"), ('checkpoint = "here"', "job.checkpoint is missing")],
+)
+def test_what_follows_from_a_missing_table_is_no_mistake_of_its_own(tmp_path, taken_out, said):
+    (tmp_path / "in").mkdir()
+    stream = 'format = "json"\npath = "in"\nschema = "id BIGINT, ts TIMESTAMP"'
+    job = f'[job]\ncheckpoint = "here"\n[streams.a]\n{stream}\n[queries.q]\ncql = "SELECT id FROM a [NOW]"\n'
+    (tmp_path / "job.toml").write_text(job.replace(taken_out, ""))
+    lines = check(tmp_path / "job.toml").output.splitlines()
+    assert lines[0].endswith(said) and lines[1:] == ["1 mistake"]
+
+
 def test_a_mistake_names_its_place_once(tmp_path):
     (tmp_path / "job.toml").write_text(WRONG.replace('kind = "folder"', 'kind = "fodler"'))
     shown = [line for line in check(tmp_path / "job.toml").output.splitlines() if "sink" in line]

@@ -201,7 +201,7 @@ class _Check:
     def _require_path(self, stream: StreamSection) -> None:
         if stream.format.lower() not in FILE_FORMATS:
             return
-        if stream.path is None:
+        if not stream.path:
             raise InputError(f"stream {stream.name} of format {stream.format} has no path")
         path = stream.path.removeprefix("file://")
         if "://" in path:

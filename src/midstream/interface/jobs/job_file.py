@@ -341,4 +341,5 @@ def _sink(entry: Section, folder: Path) -> ConnectorSection | None:
 
 
 def _located(path: str, folder: Path) -> str:
-    return path if ":" in path or path.startswith("/") else str(folder / path)
+    """A path seen from the folder of the job file; one that is missing stays missing."""
+    return path if path == MISSING or ":" in path or path.startswith("/") else str(folder / path)
