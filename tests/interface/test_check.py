@@ -57,7 +57,10 @@ sink = { kind = "folder", path = "a" }
 
 @pytest.mark.parametrize(
     ("taken_out", "said"),
-    [('[job]\ncheckpoint = "here"', "the table [job] is missing"), ('checkpoint = "here"', "job.checkpoint is missing")],
+    [
+        ('[job]\ncheckpoint = "here"', "the table [job] is missing"),
+        ('checkpoint = "here"', "job.checkpoint is missing"),
+    ],
 )
 def test_what_follows_from_a_missing_table_is_no_mistake_of_its_own(tmp_path, taken_out, said):
     (tmp_path / "in").mkdir()

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pytest
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.sinks import digest_of, folder
-from midstream.cluster.sources import connect
+from midstream.cluster.sources import Source, connect
 
 SCHEMA = "ts BIGINT, k BIGINT, v BIGINT"
 CQL = "SELECT A.k, A.v, C.v AS w FROM A [RANGE 60], B [RANGE 60], C [RANGE 60] WHERE A.k = B.k AND B.k = C.k"
@@ -107,3 +108,38 @@ def test_a_stream_from_a_source_goes_to_spark_and_back_by_its_positions(spark, t
     stored = ms.open(tmp_path / "checkpoint")
     assert sorted(stored.results("q").column("k").to_pylist()) == sorted(n + 1 for n in range(7) for _ in range(3))
     assert len(stored.dead_letters()) == 3
+
+
+def test_a_partition_that_lags_makes_no_row_late_on_spark(spark, tmp_path):
+    rows = {"a": [{"ts": 100 * n, "k": n} for n in range(9)], "b": [{"ts": n, "k": 100 + n} for n in range(30)]}
+
+    class Numbers(Source):
+        """Rows in two partitions, one of which is far ahead."""
+
+        name = "numbers"
+
+        def schema(self) -> Any:
+            return pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+
+        def partitions(self) -> Any:
+            return dict.fromkeys(rows, 0)
+
+        def end(self, partition: str, start: Any, limit: int | None = None) -> Any:
+            return min(len(rows[partition]), start + (limit or 10**9))
+
+        def read(self, partition: str, start: Any, end: Any) -> Any:
+            return pa.Table.from_pylist(rows[partition][start:end], self.schema())
+
+        def lag(self, partition: str, start: Any) -> Any:
+            return len(rows[partition]) - start
+
+    with CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint")) as session:
+        session.open_stream("s", Numbers(), options={"maxRowsPerTrigger": "12"})
+        session.query("q", "SELECT k FROM s [NOW]")
+        session.start("available")
+        session.wait()
+        session.end_available(finish=True)
+    stored = ms.open(tmp_path / "checkpoint")
+    assert len(stored.dead_letters()) == 0
+    assert stored.results("q").num_rows == 39
+    assert stored.store.read(stored.batches[0]).streams.lags == {"s": 27}

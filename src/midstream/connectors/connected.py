@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 import pyarrow as pa
@@ -24,6 +24,9 @@ LIMIT = "maxRowsPerTrigger"
 """The option of a stream that says how many rows a batch takes of it at most."""
 
 USUAL_LIMIT = 100_000
+
+FIRST_ROWS = 100
+"""How many rows of a partition are looked at to know how early the rest begins."""
 
 GUESSED_BYTES = 2**20
 """What the rows of a batch are taken for, before they were read."""
@@ -123,12 +126,27 @@ class Connected:
         """What a batch takes of rows that wait, and the rest: of each partition the same number at most."""
         now, later = [], []
         for span in spans:
-            reached = self.end(span.partition, span.start, max(1, self.limit // len(spans)))
-            cut = first(reached, span.end)
+            cut = first(self._most(span.partition, span.start, len(spans)), span.end)
             now.append(Span(span.partition, span.start, cut, GUESSED_BYTES // len(spans)))
             if cut != span.end:
                 later.append(Span(span.partition, cut, span.end))
         return now, later
+
+    def _most(self, partition: str, start: Position, partitions: int) -> Position:
+        """Up to where a batch may read a partition, one of so many that it reads."""
+        return self.end(partition, start, max(1, self.limit // partitions))
+
+    def left(self, before: Positions, after: Positions) -> list[Span]:
+        """The rows that a batch has left in partitions of which it took all that it may."""
+        starts = before if after.keys() <= before.keys() else self.with_new(before)
+        read = [part for part, at in after.items() if starts[part] != at]
+        most = {part: self._most(part, starts[part], len(read)) for part in read}
+        spans = (span for span in self.waiting(after) if span.partition in most)
+        return [span for span in spans if first(most[span.partition], span.start) == most[span.partition]]
+
+    def first_rows(self, span: Span) -> pa.Table:
+        """Some rows at the beginning of a span."""
+        return self.rows(replace(span, end=first(self.end(span.partition, span.start, FIRST_ROWS), span.end)))
 
     def tables(self, spans: Sequence[Span]) -> list[pa.Table]:
         """The rows of spans of several partitions, as they travel."""

@@ -22,8 +22,9 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.connectors.connected import Connected, Span
 from midstream.connectors.files.source import KnownFiles, ReadFolder
-from midstream.connectors.source import Position
+from midstream.connectors.source import Position, Positions
 from midstream.job.task.ingest import ticks_of
+from midstream.operators.elements import Ticks
 
 Parts: TypeAlias = Sequence[Any]
 """Files of a folder, or spans of a source: what is read as a whole."""
@@ -134,11 +135,15 @@ class SourceReading:
         found = [replace(span, latest=self._latest_of(rows)) for span, rows in zip(parts, tables, strict=True)]
         return pa.concat_tables(tables), found
 
+    def _ticks(self, rows: pa.Table) -> Ticks:
+        """The times that rows bring."""
+        ticks, valid = ticks_of(rows.column(self.declaration.time), self.declaration.name)
+        return ticks if valid is None else ticks[valid]
+
     def _latest_of(self, rows: pa.Table) -> int | None:
         if self.declaration.timestamps != "external" or not rows.num_rows:
             return None
-        ticks, valid = ticks_of(rows.column(self.declaration.time), self.declaration.name)
-        return int((ticks if valid is None else ticks[valid]).max(initial=BEGINNING))
+        return int(self._ticks(rows).max(initial=BEGINNING))
 
     def earliest(self, left: Parts, taken: Parts) -> int:
         if self.declaration.timestamps != "external":
@@ -147,17 +152,26 @@ class SourceReading:
         reached = (latest.get(span.partition, BEGINNING) - self.declaration.lateness for span in left)
         return max(BEGINNING, min(reached, default=INFINITY))
 
+    def earliest_left(self, before: Positions, after: Positions) -> int:
+        """How early the rows begin that a batch leaves, which others read: as the first of them say."""
+        if self.declaration.timestamps != "external" or len(after) < 2:
+            return INFINITY
+        with self._asking:
+            rows = [self.source.first_rows(span) for span in self.source.left(before, after)]
+        begins = (int(self._ticks(some).min(initial=INFINITY)) for some in rows)
+        return max(BEGINNING, min(begins, default=INFINITY) - self.declaration.lateness)
+
     def done(self, parts: Parts) -> None:
         self._latest = self._with_latest(parts)
         self.positions |= {span.partition: span.end for span in parts}
         with self._asking:
             self.source.asked(lambda: self.source.source.commit(self.positions))
 
-    def lag(self, parts: Iterable[Span]) -> int | None:
-        """How many rows wait behind parts that a batch reads; the source is asked now and then."""
+    def lag(self, positions: Positions) -> int | None:
+        """How many rows wait behind positions; the source is asked now and then."""
         if time.monotonic() - self._lag[0] > LAG_EVERY:
             with self._asking:
-                found = [self.source.lag(part, at) for part, at in self.after(parts).items()]
+                found = [self.source.lag(part, at) for part, at in positions.items()]
             self._lag = time.monotonic(), None if None in found else sum(filter(None, found))
         return self._lag[1]
 
@@ -224,7 +238,7 @@ class Readings:
         known = self._known.with_batch({name: taken[name] for name in self._folders if name in taken}, left)
         places = {name: reading.place for name, reading in self._sources.items()}
         positions = {name: reading.after(taken.get(name, ())) for name, reading in self._sources.items()}
-        waiting = {name: reading.lag(taken.get(name, ())) for name, reading in self._sources.items()}
+        waiting = {name: reading.lag(positions[name]) for name, reading in self._sources.items()}
         lags = {name: rows for name, rows in waiting.items() if rows is not None}
         return replace(known, folders={**known.folders, **places}, positions=positions, lags=lags)
 

@@ -36,7 +36,6 @@ from midstream.cluster.spark.small_batches import (
     stated_by_files,
 )
 from midstream.cluster.spark.source_files import SourceFiles, require_order
-from midstream.connectors.connected import Connected
 from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.circumstances import Incoming
@@ -92,7 +91,7 @@ class SparkBackend:
         require_order(newest, inputs)
         found = self.cluster.sources = SourceFiles.of(self.files, newest, log, inputs)
         self._plain = PlainFiles.of(log, inputs, found.left_out)
-        unread = [self._unread(stream, found, newest, trigger == "available") for stream in inputs]
+        unread = [self._unread(stream, found, trigger == "available") for stream in inputs]
         union, job.arriving = tagged_union(unread)
         writer = union.writeStream.foreachBatch(lambda rows, number: job.on_batch(rows, log.base + number)).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
@@ -130,12 +129,12 @@ class SparkBackend:
             return None
         return stated_by_files(self.streaming_query._jsq.streamingQuery().lastExecution())
 
-    def _unread(self, stream: StreamInput, found: SourceFiles, newest: Manifest | None, available: bool) -> StreamInput:
+    def _unread(self, stream: StreamInput, found: SourceFiles, available: bool) -> StreamInput:
         """The stream without what was read already and Spark's log does not have: files, or rows up to positions."""
         if stream.source is not None and stream.source.connected is not None:
-            connected = Connected.opened(stream.source)
-            starts = connected.starts(newest)
-            return replace(stream, frame=open_connected(connected, stream.source, self.spark, starts, available))
+            reading = found.connected[stream.source.name]
+            frame = open_connected(reading.source, stream.source, self.spark, reading.positions, available)
+            return replace(stream, frame=frame)
         read = found.unread(stream.declaration.name)
         if not read or stream.source is None:
             return stream

@@ -173,7 +173,7 @@ class SparkCluster:
             return FilesRead()
         before = "" if batch_id == self.log.base else self.log.entry(batch_id - 1)
         entry = self.entry(batch_id)
-        return self.sources.of_batch(self.log.files_between(before, entry), entry)
+        return self.sources.of_batch(self.log.files_between(before, entry), before, entry)
 
     def clock(self, batch_id: int) -> int | None:
         """The time that Spark logs with a batch; None of one that is not Spark's."""

@@ -18,7 +18,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import LOCAL, LoggedFile, SparkLog
 from midstream.checkpoint.spark_offsets import offsets_of
-from midstream.cluster.local.readings import FolderReading
+from midstream.cluster.local.readings import FolderReading, SourceReading
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.connected import Connected
 from midstream.connectors.files.contents import FileContents, is_compressed
@@ -41,8 +41,8 @@ class SourceFiles:
     known: KnownFiles = field(default_factory=lambda: KnownFiles({}, {}))
     left_out: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The files of each stream that Spark lists and that were read already, by their whole paths."""
-    connected: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """The streams that come from sources of ours, with the sources' names, as Spark's log names them."""
+    connected: Mapping[str, SourceReading] = field(default_factory=dict)
+    """The streams that come from sources of ours, as Spark's log names them."""
     readings: Mapping[str, FolderReading] = field(default_factory=dict)
     """The folders of which this process can tell how early the files begin that wait for a later batch."""
 
@@ -51,11 +51,12 @@ class SourceFiles:
         """What a manifest knows of the files of streams that are about to be read."""
         folders: dict[str, ReadFolder] = {}
         sources: dict[str, tuple[str, NamedSource]] = {}
-        connected: dict[str, tuple[str, str]] = {}
+        connected: dict[str, SourceReading] = {}
         for port, stream in enumerate(inputs):
             name, source = stream.declaration.name, stream.source
             if source is not None and source.connected is not None:
-                connected[str(port)] = connected[source.name] = name, Connected.opened(source).place()
+                reading = SourceReading(stream.declaration, Connected.opened(source), manifest)
+                connected[str(port)] = connected[source.name] = reading
             if source is not None and source.path is not None and source.format.lower() in FILE_FORMATS:
                 folders[name] = _folder(name, source)
                 sources[str(port)] = sources[source.name] = name, source
@@ -84,20 +85,29 @@ class SourceFiles:
         """The whole paths of files that Spark has to leave out."""
         return sorted(self.left_out.get(stream, ()))
 
-    def of_batch(self, listed: Mapping[str, Sequence[LoggedFile]], entry: str) -> FilesRead:
-        """The files of a batch, which Spark has listed by the names of its sources, and the positions in its entry."""
+    def of_batch(self, listed: Mapping[str, Sequence[LoggedFile]], before: str, entry: str) -> FilesRead:
+        """The files of a batch, which Spark has listed by the names of its sources, and the positions in its entry.
+
+        Those in the entry `before` are where the batch begins.
+        """
         found: dict[str, list[SourceFile]] = {}
         for key, logged in listed.items():
             if key in self.sources:
                 name, _ = self.sources[key]
                 new = [file for file in logged if file.path not in self.left_out[name]]
                 found.setdefault(name, []).extend(_read(name, self.folders[name], file) for file in new)
-        offsets = offsets_of(entry)
-        at = {key: named for key, named in self.connected.items() if offsets.get(key) is not None}
-        places = {stream: place for stream, place in at.values()}
-        read = self.known.with_batch(found, {name: self._earliest(name, files) for name, files in found.items()})
-        positions = {stream: offsets[key] for key, (stream, _) in at.items()}
-        return replace(read, folders={**read.folders, **places}, positions=positions)
+        waiting = {name: self._earliest(name, files) for name, files in found.items()}
+        starts, ends = offsets_of(before), offsets_of(entry)
+        at = {key: reading for key, reading in self.connected.items() if ends.get(key) is not None}
+        for key, reading in at.items():
+            begun = starts.get(key) or reading.positions
+            waiting[reading.declaration.name] = reading.earliest_left(begun, ends[key])
+        read = self.known.with_batch(found, waiting)
+        places = {reading.declaration.name: reading.place for reading in at.values()}
+        positions = {reading.declaration.name: ends[key] for key, reading in at.items()}
+        lags = {reading.declaration.name: reading.lag(ends[key]) for key, reading in at.items()}
+        known = {name: rows for name, rows in lags.items() if rows is not None}
+        return replace(read, folders={**read.folders, **places}, positions=positions, lags=known)
 
     def _earliest(self, name: str, taken: Sequence[SourceFile]) -> int:
         """How early the rows of files begin that are there and that a batch leaves; in ticks, as far as is known."""
