@@ -18,7 +18,10 @@ MaxAhead = int | Literal["clock", "any"]
 
 
 ARRIVAL = "#arrival"
-"""The column, hidden and first, that tells in which order rows came; other columns decide what it leaves open."""
+"""The column, hidden and first, that tells in which order rows came; other columns decide what it leaves open.
+
+Whoever takes in rows numbers them, unless they bring the column; queries that need no order do not read it.
+"""
 
 SINCE = "#since"
 """The hidden time column of a table that has none."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from midstream.algebra.declarations import (
+    ARRIVAL,
     Catalog,
     MaxAhead,
     StreamDeclaration,
@@ -64,7 +65,8 @@ def declare(
     amount = ticks(late, domain) if late != 0 else 0
     if amount < 0:
         raise InputError(f"stream {name} cannot have a negative lateness: {late}")
-    return StreamDeclaration(name, columns, column, amount)
+    hidden = [] if ARRIVAL in columns.names else [pa.field(ARRIVAL, pa.int64())]
+    return StreamDeclaration(name, pa.schema([*hidden, *columns]), column, amount)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class QueryBinder:
         reserved = ("ts",) if kind is not None else ("valid_from", "valid_to")
         if not isinstance(node, exp.Select):
             return self._set_operation(node, environment, reserved)
-        plan = self._select(node, environment, reserved)
+        plan = self._select(node, environment, reserved, in_order=kind is not None and kind.this == "keep")
         if kind is None:
             return plan
         if kind.this == "rstream":

@@ -1,7 +1,7 @@
 """Windows whose tuples count from or until when others come: row windows and sessions.
 
 When that is depends on what is still to come, so these windows answer by slices: within a slice, every row that could
-end something is known. Ties in time are broken by all columns, so that arrival order never matters.
+end something is known. Ties in time are broken by all columns, of which the first tells in which order rows came.
 
 A row is closed once its validity is known. Closed rows may stay where they are stored, because they change no later
 answer: the last n rows of a partition are always kept, so a closed row of a row window has n successors among what is

@@ -14,7 +14,7 @@ from itertools import pairwise, product, zip_longest
 
 import pyarrow as pa
 
-from midstream.algebra.declarations import Catalog
+from midstream.algebra.declarations import ARRIVAL, Catalog
 from midstream.algebra.expressions import Expression, columns_of, conjuncts
 from midstream.algebra.plan import (
     Aggregate,
@@ -200,6 +200,8 @@ class Oracle:
                 f"there is no input for stream {stream.name}", detail=f"inputs are {', '.join(self.inputs) or 'none'}"
             )
         table = self.inputs[stream.name]
+        if ARRIVAL in stream.columns.names and ARRIVAL not in table.column_names:
+            table = table.append_column(ARRIVAL, pa.array(range(table.num_rows), pa.int64()))
         missing = [name for name in stream.columns.names if name not in table.column_names]
         if missing:
             raise InputError(f"the input of stream {stream.name} has no column {', '.join(missing)}")

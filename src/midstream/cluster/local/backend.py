@@ -156,8 +156,8 @@ class LocalBackend:
     def _pushed(self, name: str, rows: object) -> pa.Table:
         declaration = self._inputs[name].declaration
         if declaration.timestamps == "external":
-            return checked(declaration, table_of(name, rows, declaration.columns))
-        plain = pa.schema([f for f in declaration.columns if f.name != declaration.time])
+            return checked(declaration, table_of(name, rows, declaration.visible), None)
+        plain = pa.schema([f for f in declaration.visible if f.name != declaration.time])
         return table_of(name, rows, plain)
 
     def results(self, manifest: Manifest | None, query: str, plan: Plan) -> pa.Table:
@@ -271,8 +271,7 @@ class LocalBackend:
                 if declaration.time in table.column_names:
                     table = table.drop_columns([declaration.time])
                 table = table.append_column(declaration.time, stamp)
-            known = [*declaration.columns.names, BAD] if BAD in table.column_names else declaration.columns.names
-            yield name, table.select(known)
+            yield name, table.select([n for n in (*declaration.columns.names, BAD) if n in table.column_names])
         if TICKS in self._inputs:
             yield TICKS, pa.table({"ts": _moment(max(now, latest.get(TICKS, now)), 1)})
 

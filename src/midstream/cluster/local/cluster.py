@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from midstream.algebra.declarations import ARRIVAL
 from midstream.checkpoint.file_entries import FilesRead
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
@@ -143,7 +144,7 @@ class LocalCluster:
         slots: Dealt = [[] for _ in range(batch.slots.count)]
         for port, declaration in batch.incoming.streams.items():
             delivery = batch.delivery(declaration.name)
-            for arrived in _pieces(rows.get(declaration.name)):
+            for arrived in _pieces(rows.get(declaration.name), batch.batch_id << 32):
                 own = batch.arrivals.routes.get(declaration.name, STAY)
                 for to, route in ((port, own), *further(batch.arrivals.copies, port)):
                     for groups in self._groups(route, arrived, len(delivery.owners), batch.slots.count):
@@ -168,10 +169,14 @@ class LocalCluster:
         return [np.asarray(np.arange(rows.num_rows) * count // rows.num_rows, np.int32)]
 
 
-def _pieces(rows: pa.RecordBatch | pa.Table | None) -> list[pa.RecordBatch]:
-    """Rows as batches, none of them empty."""
-    pieces = [] if rows is None else rows.to_batches() if isinstance(rows, pa.Table) else [rows]
-    return [piece for piece in pieces if piece.num_rows]
+def _pieces(rows: pa.RecordBatch | pa.Table | None, came: int) -> Iterator[pa.RecordBatch]:
+    """Rows as batches, none of them empty; those whose order nothing else tells are numbered as they come."""
+    for piece in [] if rows is None else rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+        if piece.num_rows:
+            numbered = ARRIVAL in piece.schema.names
+            order = pa.array(np.arange(came, came + piece.num_rows))
+            yield piece if numbered else piece.append_column(ARRIVAL, order)
+        came += piece.num_rows
 
 
 def _tagged(layout: Layout, port: int, to: int, groups: Owners, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -27,6 +27,8 @@ class SessionStream(StreamProgress):
         self.on_demand = on_demand
         self.doubted = False
         """Whether the last rows lay beyond the stream's reach."""
+        self.came = 0
+        """How many rows were pushed."""
 
     @property
     def stamped(self) -> bool:
@@ -72,7 +74,7 @@ class SessionStream(StreamProgress):
     def batch(self, value: object, now: int) -> pa.RecordBatch:
         """Rows as the stream declares them, stamped here where it says so."""
         declaration = self.declaration
-        table = table_of(declaration.name, value, declaration.columns)
+        table = table_of(declaration.name, value, declaration.visible)
         if self.stamped:
             # A clock may go backwards; time does not.
             times = np.full(table.num_rows, max(now, self.register, self.latest), np.int64)
@@ -80,4 +82,5 @@ class SessionStream(StreamProgress):
             if declaration.time in table.schema.names:
                 table = table.drop_columns([declaration.time])
             table = table.append_column(declaration.time, stamps.cast(declaration.columns.field(declaration.time).type))
-        return one_batch(checked(declaration, table))
+        self.came += table.num_rows
+        return one_batch(checked(declaration, table, self.came - table.num_rows))

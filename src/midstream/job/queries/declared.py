@@ -70,7 +70,7 @@ def added_columns(manifest: Manifest | None, streams: Iterable[StreamDeclaration
     return [
         f"{stream.name}.{name}"
         for stream in streams
-        for name in stream.columns.names
+        for name in stream.visible.names
         if name not in as_known(manifest, stream).columns.names
     ]
 

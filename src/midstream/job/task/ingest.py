@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.declarations import ARRIVAL, StreamDeclaration
 from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, FARTHEST, INFINITY
 from midstream.algebra.windows import Hop
@@ -106,16 +106,25 @@ def in_range(ticks: Ticks) -> Mask:
     return (ticks > -FARTHEST) & (ticks < FARTHEST)
 
 
-def checked(declaration: StreamDeclaration, table: pa.Table) -> pa.Table:
-    """A table with exactly the declared columns; values that would not stay the same are refused by name."""
-    if table.schema.equals(declaration.columns):
+def checked(declaration: StreamDeclaration, table: pa.Table, came: int | None = 0) -> pa.Table:
+    """A table with exactly the declared columns; values that would not stay the same are refused by name.
+
+    Rows that do not tell in which order they came are numbered as they lie in the table, from `came` on, if given.
+    """
+    declared = declaration.columns
+    if ARRIVAL in declared.names and ARRIVAL not in table.schema.names:
+        if came is None:
+            declared = declared.remove(declared.get_field_index(ARRIVAL))
+        else:
+            table = table.add_column(0, ARRIVAL, pa.array(np.arange(came, came + table.num_rows)))
+    if table.schema.equals(declared):
         return table
     columns = []
-    for field in declaration.columns:
+    for field in declared:
         if field.name not in table.schema.names:
             raise InputError(f"rows for stream {declaration.name} lack column {field.name}")
         columns.append(_fitted(declaration.name, field, table.column(field.name)))
-    return pa.table(columns, schema=declaration.columns)
+    return pa.table(columns, schema=declared)
 
 
 def _fitted(stream: str, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:

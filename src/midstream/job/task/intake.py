@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.declarations import ARRIVAL, StreamDeclaration
 from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING
 from midstream.connectors.files.bad_rows import BAD, BadRow, readable
@@ -94,6 +94,9 @@ class Intake:
                 rows, ticks = _where(rows, ticks, ~late)
         if len(ticks):
             self.report.streams.latest[name] = max(self.report.streams.latest.get(name, BEGINNING), int(ticks.max()))
+        if columns is not None and ARRIVAL in columns and ARRIVAL not in rows.schema.names:
+            # Within a batch a shuffle has lost the order; all rows of a batch come after those of the batches before.
+            rows = rows.add_column(0, ARRIVAL, pa.array(np.full(rows.num_rows, self.batch_id << 32)))
         chosen = rows if columns is None else rows.select(columns)
         nulls = self.report.streams.nulls.setdefault(name, [])
         nulls += [f.name for f, values in zip(chosen.schema, chosen.columns, strict=True) if values.null_count]
@@ -154,7 +157,8 @@ class Intake:
 
     def _write_down(self, stream: str, rows: pa.RecordBatch, reason: str) -> None:
         if not self.discards:
-            self._write_texts(stream, [reason] * rows.num_rows, json_texts(rows))
+            seen = rows.select([name for name in rows.schema.names if name != ARRIVAL])
+            self._write_texts(stream, [reason] * rows.num_rows, json_texts(seen))
 
     def _write_texts(self, stream: str, reasons: Sequence[str], texts: Sequence[str]) -> None:
         if self.discards:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.declarations import ARRIVAL, StreamDeclaration
 from midstream.cluster.spark.versions import arrow_schema
 from midstream.connectors.files.bad_rows import BAD, FIELD
 from midstream.distribution.fragments import STAY, Route
@@ -52,7 +52,7 @@ class StreamInput:
     @property
     def arriving(self) -> pa.Schema:
         """The columns that arrive."""
-        columns = self.declaration.columns
+        columns = self.declaration.columns if ARRIVAL in self.frame.columns else self.declaration.visible
         return columns.append(FIELD) if BAD in self.frame.columns else columns
 
 
