@@ -59,6 +59,7 @@ def test_a_silent_stream_that_holds_a_query_back_is_named(heard, tmp_path):
     told: list[list[str]] = []
     while len(told) < 4:
         told.append(warned(job, A=rows(20 + len(told))))
+        assert warned(job) == []  # what was said is not said again after a batch without rows
     (sentence,) = told[2 if heard else 1]
     assert "query join waits for stream B" in sentence and [len(t) for t in told].count(1) == 1
     assert status_record(job_at(job.driver.store.uri))["queries"]["join"]["waits_for"] == {

@@ -247,14 +247,21 @@ def length(ticks: float, domain: TimeDomain) -> str:
     >>> from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
     >>> length(90_000_000, TIMESTAMP_TIME), length(2_000_000, TIMESTAMP_TIME), length(400, INTEGER_TIME)
     ('1.5 minutes', '2 seconds', '400 ticks')
+    >>> length(1_000_000, TIMESTAMP_TIME), length(1_000, TIMESTAMP_TIME), length(1, INTEGER_TIME)
+    ('1 second', '1 ms', '1 tick')
     """
     if domain.is_integer:
-        return f"{amount(ticks)} ticks"
+        return _of(amount(ticks), "ticks")
     seconds = ticks / 1e6
     for size, word in _LENGTHS:
         if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {word}"
+            return _of(f"{seconds / size:.3g}", word)
     return "0 seconds"
+
+
+def _of(number: str, many: str) -> str:
+    one = {"days": "day", "hours": "hour", "minutes": "minute", "seconds": "second", "ticks": "tick"}.get(many, many)
+    return f"{number} {one if number == '1' else many}"
 
 
 def instant(tick: int, domain: TimeDomain) -> str:

@@ -121,7 +121,8 @@ def results_text(query: StoredQuery) -> str:
     if not query.account.waiting:
         return count
     complete = "" if query.released is None else f", complete up to {instant(query.released, query.domain)},"
-    return f"{count}{complete} and {query.account.waiting:,} that wait for later rows"
+    waiting = query.account.waiting
+    return f"{count}{complete} and {waiting:,} that {'waits' if waiting == 1 else 'wait'} for later rows"
 
 
 def migration_line(change: StoredMigration) -> str:

@@ -191,7 +191,7 @@ class EmbeddedSession(Session):
     def _attend(self, rows: Mapping[str, int]) -> None:
         """Notices streams that queries wait for, and says so in the log."""
         self._silent = silences(self._silent, self.streams, rows)
-        for wait in self.waits:
+        for wait in self.waits if any(rows.values()) else ():
             if is_worth_a_warning(wait.batches):
                 log.warning("%s", wait_text(wait, self.streams[wait.stream].declaration))
 

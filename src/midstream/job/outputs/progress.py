@@ -209,7 +209,8 @@ def warnings_of(batch: Batch, manifest: Manifest | None) -> list[str]:
         )
         if late:
             sentences.append(late_text(declaration, late, rows, by))
-    waiting = manifest.streams.waits if manifest else {}
+    heard = any(count for report in batch.reports for count in report.streams.rows.values())
+    waiting = manifest.streams.waits if manifest and heard else {}  # without rows, none has become longer
     for query, record in waiting.items():
         wait = Wait(query, record["stream"], record["behind"], record["batches"])
         if is_worth_a_warning(wait.batches):
