@@ -25,8 +25,9 @@ def write(folder: Path, format: str, first: int, age: int) -> pa.Table:
     folder.mkdir(exist_ok=True)
     if format == "parquet":
         pa.parquet.write_table(rows, path)
-    elif format == "csv":
-        pa.csv.write_csv(rows, path, pa.csv.WriteOptions(include_header=True))
+    elif "csv" in format:
+        with pa.output_stream(path, compression="detect") as file:
+            pa.csv.write_csv(rows, file, pa.csv.WriteOptions(include_header=True))
     else:
         path.write_text("".join(f'{{"k":{row["k"]},"ts":{row["ts"]}}}\n' for row in rows.to_pylist()))
     os.utime(path, (10**9 - age,) * 2)
@@ -38,6 +39,7 @@ def batches(
 ) -> tuple[pa.Table, pa.Table, list[int], int]:
     """The rows of files, one a batch in this order; results, how many each batch released, and how many were late."""
     fed = [write(folder / "in", format, first, len(firsts) - place) for place, first in enumerate(firsts)]
+    format = format.removesuffix(".gz")
     options = {"maxFilesPerTrigger": "1"} | ({"header": "true"} if format == "csv" else {})
     released: list[int] = []
     on = "local" if spark is None else "spark"
@@ -50,7 +52,7 @@ def batches(
         return pa.concat_tables(fed), session.queries["q"].table(), released, letters.num_rows
 
 
-@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("format", ["parquet", "csv", "csv.gz", "json"])
 def test_rows_of_a_backlog_whose_files_are_out_of_order_are_not_late(format: str, tmp_path: Path) -> None:
     fed, found, _, late = batches(tmp_path, format, [40, 0, 30, 10, 20])
     assert late == 0
@@ -65,11 +67,13 @@ def test_a_backlog_in_order_releases_results_before_its_end(format: str, tmp_pat
     assert ms.snapshot_equal(found, ms.reference(QUERY, {"A": fed}, time="ts"))
 
 
-def test_of_a_long_text_the_first_and_the_last_rows_tell_its_times(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["long.csv", "long.csv.gz"])
+def test_of_a_long_text_the_first_and_the_last_rows_tell_its_times(name: str, tmp_path: Path) -> None:
     lines = [f"{i % 3},{i}\n" for i in [*range(500, 20_000), 7]]
-    (tmp_path / "long.csv").write_text("".join(lines))
+    with pa.output_stream(tmp_path / name, compression="detect") as file:
+        file.write("".join(lines).encode())
     times = contents.FileContents("A", "csv", pa.schema([("k", pa.int64()), ("ts", pa.int64())])).some_of(
-        tmp_path / "long.csv", "ts"
+        tmp_path / name, "ts"
     )
     assert times is not None
     assert (min(times.to_pylist()), max(times.to_pylist())) == (7, 19_999)

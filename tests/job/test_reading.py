@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -138,6 +140,8 @@ def test_an_opened_job_tells_of_migrations_decisions_and_operators(tmp_path):
     shared = {n.content for n in opened.graph.nodes} & {n.content for n in under_way.target.nodes}
     assert len(shared) == 5  # the sources, the join of all three, and what is computed of it
     assert {n.stream for n in opened.graph.nodes if n.stream} == {"A", "B", "C"} and opened.streams == ("A", "B", "C")
+    page = (Path(__file__).parents[2] / "frontend/src/graph.js").read_text()
+    assert {n.kind for n in opened.graph.nodes} <= set(re.findall(r'^  (\w+): "', page, re.MULTILINE))
     joins = [n for n in opened.graph.nodes if n.kind == "HashJoin"]
     assert all(n.figures is not None and n.figures.rows_in > 0 for n in joins)
     assert any(n.figures is not None and n.figures.state_rows for n in under_way.target.nodes)

@@ -142,7 +142,7 @@ def test_a_backlog_is_cut_to_what_fits(spark, tmp_path, most, batches):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("format", ["parquet", "csv"])
+@pytest.mark.parametrize("format", ["parquet", "csv.gz"])
 def test_rows_of_a_backlog_whose_files_are_out_of_order_are_not_late(format, spark, tmp_path):
     fed, found, _, late = batches(tmp_path, format, [40, 0, 30, 10, 20], spark)
     assert late == 0

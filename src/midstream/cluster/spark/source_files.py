@@ -21,10 +21,10 @@ from midstream.checkpoint.spark_offsets import offsets_of
 from midstream.cluster.local.readings import FolderReading, SourceReading
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.connected import Connected
-from midstream.connectors.files.contents import FileContents, is_compressed
+from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.listing import require_columns_of_files, require_folder
 from midstream.connectors.files.objects import ObjectFolder
-from midstream.connectors.files.options import CHOOSING_ON_SPARK, FILE_FORMATS, TEXT
+from midstream.connectors.files.options import CHOOSING_ON_SPARK, FILE_FORMATS, FORMATS
 from midstream.connectors.files.source import FileSource, KnownFiles, ReadFolder
 from midstream.errors import InputError, JobError
 from midstream.inputs import NamedSource
@@ -115,8 +115,7 @@ class SourceFiles:
         if reading is None:
             return INFINITY
         reading.done(taken)
-        # Compressed files would have to be read whole, by the driver alone.
-        return reading.earliest([file for file in reading.waiting() if not is_compressed(file.path)], taken)
+        return reading.earliest(reading.waiting(), taken)
 
 
 def _tells_times(stream: StreamInput, folder: FileSource) -> bool:
@@ -125,7 +124,7 @@ def _tells_times(stream: StreamInput, folder: FileSource) -> bool:
     if source is None or source.columns or time not in folder.contents.schema.names:
         return False
     chosen = {key.lower() for key in source.options} & {key.lower() for key in CHOOSING_ON_SPARK}
-    return source.format.lower() in ("parquet", *TEXT) and not chosen
+    return source.format.lower() in FORMATS and not chosen
 
 
 def _folder(name: str, source: NamedSource) -> ReadFolder:

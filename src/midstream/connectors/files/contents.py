@@ -63,7 +63,7 @@ class FileContents:
         """The rows of a file."""
         path = str(path)
         with _named(path, self.format, self.stream), self.open(path) as file:
-            return self._own(path, file.read()) if self.is_own else self._parquet(file)
+            return self._rows(path, _uncompressed(path, file.read())) if self.is_own else self._parquet(file)
 
     def some_of(self, path: Path | str, column: str) -> pa.ChunkedArray | None:
         """Values of a column of a file, without reading all of it; None if that does not tell them.
@@ -73,9 +73,8 @@ class FileContents:
         path = str(path)
         with _named(path, self.format, self.stream), self.open(path) as file:
             if self.is_own:
-                whole = self.format not in TEXT or is_compressed(path)
-                content = file.read() if whole else _ends_of(file)
-                return self._own(path, content).column(column).drop_null()
+                some = _ends_of(path, file) if self.format in TEXT else _uncompressed(path, file.read())
+                return self._rows(path, some).column(column).drop_null()
             if self.computed is not None:
                 return None
             field = self.schema.field(column)
@@ -84,10 +83,9 @@ class FileContents:
     def of_bytes(self, path: str, content: bytes) -> pa.Table:
         """The rows of a file that somebody else has read."""
         with _named(path, self.format, self.stream):
-            return self._own(path, content)
+            return self._rows(path, _uncompressed(path, content))
 
-    def _own(self, path: str, content: bytes) -> pa.Table:
-        text = _uncompressed(path, content)
+    def _rows(self, path: str, text: bytes) -> pa.Table:
         read = self._read(text)
         bad = [BadRow(at_line(path, record.line), shown(record.text), record.reason) for record in read.bad]
         if self.computed is None:
@@ -133,24 +131,28 @@ def _named(path: str, format: str, stream: str) -> Iterator[None]:
         ) from error
 
 
-def _ends_of(file: pa.NativeFile) -> bytes:
-    """The first and the last lines of a file of text."""
-    first: bytes = file.read(_END)
+def _ends_of(path: str, file: pa.NativeFile) -> bytes:
+    """The first and the last lines of a file of text; of a compressed one, all of which has to pass for that."""
+    codec = _codec(path)
+    text = pa.CompressedInputStream(file, codec) if codec and file.size() else file
+    first = last = bytes(text.read(_END))
     if len(first) < _END:
         return first
-    file.seek(max(_END, file.size() - _END))
-    last: bytes = file.read()
+    if text is file:
+        file.seek(max(_END, file.size() - _END))
+    while more := text.read(2**20):
+        last = (last + more)[-_END:]
     return first[: first.rfind(b"\n") + 1] + last.partition(b"\n")[2]
 
 
-def is_compressed(path: str) -> bool:
-    """Whether a file is compressed as a whole, by its name."""
-    return Path(path).suffix.lower() in _CODECS
+def _codec(path: str) -> str | None:
+    """How a file is compressed as a whole, by its name."""
+    return _CODECS.get(Path(path).suffix.lower())
 
 
 def _uncompressed(path: str, content: bytes) -> bytes:
     """The text of a file, whose name tells how it is compressed."""
-    codec = _CODECS.get(Path(path).suffix.lower())
+    codec = _codec(path)
     if codec is None or not content:
         return content
     with pa.CompressedInputStream(pa.BufferReader(content), codec) as stream:

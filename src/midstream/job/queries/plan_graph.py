@@ -74,7 +74,7 @@ def _nodes(fragment: Fragment) -> list[Record]:
         found.append({})
         found[place] = {
             "id": f"{fragment.number}.{place}",
-            "kind": type(node).__name__,
+            "kind": "Source" if isinstance(node, SourceNode) else type(node).__name__,  # the page has words for these
             "label": node.label,
             "stage": fragment.stage,
             "content": hashlib.sha256(node.content.encode()).hexdigest()[:16],
