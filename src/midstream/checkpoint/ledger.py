@@ -38,7 +38,7 @@ KIND, FORMAT_VERSION = "deliveries", 1
 class Delivered:
     """What a sink has had of a query: all that starts from `since` to before `until`.
 
-    `identity` is that of the query, `schema` the columns of its results. `batch_id` is of the last delivery,
+    `identity` is that of the query, `columns` the types of its columns by name. `batch_id` is of the last delivery,
     `filled_until` is the end of the last one that was a table with rows. What was released before
     `offered_until`, with batch `offered_batch`, may have reached a sink that was interrupted while it took it: if it is
     delivered later, then apart from what follows, as it would have been.
@@ -49,7 +49,7 @@ class Delivered:
     identity: str
     since: int
     until: int
-    schema: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
     batch_id: int | None = None
     offered_until: int | None = None
     offered_batch: int | None = None

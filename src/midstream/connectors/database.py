@@ -10,7 +10,6 @@ have ended are removed, new ones added, or, with a key, put in the place of the 
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,15 +17,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from midstream.connectors.environment import hidden
+from midstream.connectors.fitting import STOP, missing_columns, put_in
 from midstream.connectors.forms import TO, Form, instant_of, require_distinct_names
 from midstream.connectors.sink import Delivery, raced
 from midstream.errors import JobError
-from midstream.inputs.json_values import json_texts
 
-log = logging.getLogger(__name__)
-
-RECORD, DEAD_LETTERS = "midstream_deliveries", "midstream_dead_letters"
+RECORD = "midstream_deliveries"
 WHOSE = "target = {0} AND history = {0} AND query = {0} AND identity = {0}"
 OTHERS = "target = {0} AND NOT (history = {0} AND query = {0})"
 
@@ -79,7 +75,7 @@ class Database(ABC):
         return scalar.as_py()
 
     def open(self, schema: pa.Schema) -> None:
-        """Makes the table and the record where they are missing; refuses a table that lacks a column."""
+        """Makes the table and the record where they are missing; adds columns that the table lacks."""
         if schema == self._opened:
             return
         require_distinct_names(schema, f"{self.kind} table {self.table}")
@@ -95,19 +91,17 @@ class Database(ABC):
                 "query TEXT NOT NULL, identity TEXT NOT NULL, until BIGINT NOT NULL, batch BIGINT NOT NULL, "
                 "PRIMARY KEY (target, history, query, identity))"
             )
-            typed = zip(schema.names, self.types(run, schema), strict=True)
-            columns = [f"{quoted(name)} {kind}" for name, kind in typed]
+            columns = self._columns(run, schema)
             keys = [f"PRIMARY KEY ({_names(self.key)})"] if self.key else []
             run.execute(f"CREATE TABLE IF NOT EXISTS {quoted(self.table)} ({', '.join(columns + keys)})")
             there = [one[0] for one in run.execute(f"SELECT * FROM {quoted(self.table)} LIMIT 0").description]
-        missing = [name for name in schema.names if name not in there]
-        if missing:
-            raise JobError(
-                f"{self.name} has no column {missing[0]}",
-                detail=f"the results have {', '.join(schema.names)}, the table {', '.join(there)}",
-                hint="add the column, or write to another table",
-            )
+            missing = missing_columns(schema, there, self.name)
+            for column in self._columns(run, pa.schema(missing)) if missing else ():
+                run.execute(f"ALTER TABLE {quoted(self.table)} ADD COLUMN {column}")
         self._opened = schema
+
+    def _columns(self, run: Any, schema: pa.Schema) -> list[str]:
+        return [f"{quoted(name)} {kind}" for name, kind in zip(schema.names, self.types(run, schema), strict=True)]
 
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the table has had the query's results; None if it has none."""
@@ -127,40 +121,25 @@ class Database(ABC):
                 self._take_over(run, delivery)
             self._raise(run, delivery)
             instead = self._instead(table) if self.key else ""
-            if table.num_rows and self.on_bad == "stop":
-                self.insert(run, table, quoted(self.table), instead)
-            elif table.num_rows:
-                self._insert_good(run, table, instead, delivery)
+            if table.num_rows:
+                put_in(self, delivery, table, lambda rows: self.put(run, rows, instead))
             if self.form == "current":
                 now = self.value(instant_of(table.schema.field(TO).type, delivery.now))
                 run.execute(self._said(f"DELETE FROM {quoted(self.table)} WHERE {quoted(TO)} <= {{0}}"), [now])
         self._had[tuple(self._whose(delivery))] = delivery.until
 
-    def _insert_good(self, run: Any, table: pa.Table, instead: str, delivery: Delivery) -> None:
-        """Adds the rows that the table takes, in halves where it does not take all; others are set aside."""
-        waiting = [(0, table.num_rows)]
-        while waiting:
-            start, stop = waiting.pop()
-            some = table.slice(start, stop - start)
-            run.execute("SAVEPOINT midstream")
-            try:
-                self.insert(run, some, quoted(self.table), instead)
-            except self.refusals as error:
-                run.execute("ROLLBACK TO SAVEPOINT midstream")
-                if len(some) > 1:
-                    waiting += [((start + stop) // 2, stop), (start, (start + stop) // 2)]
-                else:
-                    self._set_aside(run, some, str(error).split("\n")[0], delivery)
-            run.execute("RELEASE SAVEPOINT midstream")
-
-    def _set_aside(self, run: Any, row: pa.Table, reason: str, delivery: Delivery) -> None:
-        """Remembers a row that the table does not take, in the same transaction as all others."""
-        columns = "target TEXT, query TEXT, batch BIGINT, reason TEXT, content TEXT"
-        run.execute(f"CREATE TABLE IF NOT EXISTS {DEAD_LETTERS} ({columns})")
-        text = json_texts(row.combine_chunks().to_batches()[0])[0]
-        values = [self.table, delivery.query, delivery.batch_id, reason, text]
-        run.execute(self._said(f"INSERT INTO {DEAD_LETTERS} VALUES ({', '.join(['{0}'] * 5)})"), values)
-        log.warning("%s does not take a row, which is now in %s: %s", self.name, DEAD_LETTERS, hidden(reason))
+    def put(self, run: Any, table: pa.Table, instead: str) -> None:
+        """Adds all of some rows or, if one is refused, none."""
+        if self.on_bad == STOP:
+            self.insert(run, table, quoted(self.table), instead)
+            return
+        run.execute("SAVEPOINT midstream")
+        try:
+            self.insert(run, table, quoted(self.table), instead)
+        except self.refusals:
+            run.execute("ROLLBACK TO SAVEPOINT midstream")
+            raise
+        run.execute("RELEASE SAVEPOINT midstream")
 
     def _raise(self, run: Any, delivery: Delivery) -> None:
         """Raises the record to the end of a delivery; refuses if it is beyond its start."""

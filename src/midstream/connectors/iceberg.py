@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 
 from midstream.checkpoint.outputs import parquet_bytes
 from midstream.connectors.environment import hidden
+from midstream.connectors.fitting import STOP, fitted, missing_columns, put_in
 from midstream.connectors.forms import Form, require_distinct_names
-from midstream.connectors.registry import Option, form_option
+from midstream.connectors.registry import ON_BAD, Option, form_option
 from midstream.connectors.sink import Delivery
 from midstream.errors import JobError
 
@@ -31,20 +32,23 @@ class Iceberg:
         "catalog": Option(dict, "Settings of the catalog, such as name, type, uri and warehouse.", needed=True),
         "table": Option(str, "The table that results are written to, with its namespace: sales.paid.", needed=True),
         "form": form_option("rows", "changelog"),
+        "on_bad": ON_BAD,
     }
+    refusals = (ValueError,)
 
-    def __init__(self, catalog: Mapping[str, str], table: str, form: Form = "rows") -> None:
+    def __init__(self, catalog: Mapping[str, str], table: str, form: Form = "rows", on_bad: str = STOP) -> None:
         if "." not in table:
             raise JobError(f"the table {table} of the sink 'iceberg' has no namespace", hint="write sales.paid")
-        self.table, self.form = table, form
+        self.table, self.form, self.on_bad = table, form, on_bad
+        self._opened: pa.Schema | None = None
         self.name = hidden(f"iceberg table {table}")
         self._settings = dict(catalog)
         self._catalog: Any = None
         self._table: Any = None
 
     def open(self, schema: pa.Schema) -> None:
-        """Makes the table where it is missing; refuses one with other columns."""
-        if self._catalog is not None:
+        """Makes the table where it is missing; adds columns that it lacks."""
+        if schema == self._opened:
             return
         from pyiceberg.catalog import load_catalog
 
@@ -53,15 +57,12 @@ class Iceberg:
         catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
         table = catalog.create_table_if_not_exists(self.table, schema, properties={RETRIES: "0"})
         there = [field.name for field in table.schema().fields]
-        if there != schema.names:
-            raise JobError(
-                f"{self.name} has other columns",
-                detail=f"the results have {', '.join(schema.names)}, the table {', '.join(there)}",
-                hint="write to another table",
-            )
+        if missing := missing_columns(schema, there, self.name):
+            with table.update_schema() as update:
+                update.union_by_name(pa.schema(missing))
         if table.properties.get(RETRIES) != "0":
             table.transaction().set_properties({RETRIES: "0"}).commit_transaction()
-        self._catalog = catalog
+        self._catalog, self._opened = catalog, schema
 
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the table has had the query's results; None if it has none."""
@@ -71,13 +72,18 @@ class Iceberg:
 
     def write(self, delivery: Delivery, table: pa.Table) -> None:
         """Adds rows and the instant, in one commit."""
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        columns, good = schema_to_pyarrow(self._table.schema()), list[pa.Table]()
+        put_in(self, delivery, table, lambda rows: good.append(fitted(rows, columns)))
+        rows = pa.concat_tables([columns.empty_table(), *good])
         said = {"midstream.query": delivery.query, "midstream.batch": str(delivery.batch_id)}
         with self._table.transaction() as transaction:
             if self._table.spec().is_unpartitioned():
                 with transaction.update_snapshot(said).fast_append() as files:
-                    files.append_data_file(_data_file(self._table, table))
+                    files.append_data_file(_data_file(self._table, rows))
             else:
-                transaction.append(table, snapshot_properties=said)
+                transaction.append(rows, snapshot_properties=said)
             transaction.set_properties({_property(delivery): str(delivery.until)})
 
 
@@ -88,7 +94,7 @@ def _data_file(table: Any, rows: pa.Table) -> Any:
     from pyiceberg.typedef import Record
 
     schema, path = table.schema(), table.location_provider().new_data_location(f"{uuid4()}.parquet")
-    content = parquet_bytes(rows.select(schema.column_names).cast(known.schema_to_pyarrow(schema)))
+    content = parquet_bytes(rows)
     with table.io.new_output(path).create() as file:
         file.write(content)
     statistics = known.data_file_statistics_from_parquet_metadata(

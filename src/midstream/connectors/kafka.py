@@ -14,13 +14,14 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from midstream.connectors.attempts import Tail, TooLong
+from midstream.connectors.fitting import STOP, put_in
 from midstream.connectors.forms import Form, require_distinct_names
-from midstream.connectors.registry import Option, form_option
+from midstream.connectors.registry import ON_BAD, Option, form_option
 from midstream.connectors.sink import Delivery, raced
 from midstream.connectors.sources.kafka import Kafka
 from midstream.connectors.sources.kafka_client import AT_ONCE, PATIENCE, Quiet
@@ -31,19 +32,8 @@ HEADER = "midstream"
 TIMEOUT = 60.0
 """For how many seconds a transaction may take to be committed."""
 
-
-@dataclass(slots=True)
-class Attempt:
-    """A transaction, as its messages tell it: how many rows it has, and those that were found."""
-
-    until: int
-    rows: int
-    found: Counter[bytes] = field(default_factory=Counter)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of its messages are there."""
-        return self.found.total() >= self.rows
+USUAL_LONGEST, ROOM = 1_000_000, 1_000
+"""How many bytes a message has at most unless settings say otherwise, and how many of these its header may take."""
 
 
 class KafkaTopic:
@@ -55,7 +45,9 @@ class KafkaTopic:
         "key": Option(list, "The columns that are the key of a message, as JSON; none by default."),
         "settings": Option(dict, "Settings of the client, such as security.protocol and sasl.password."),
         "form": form_option("rows", "changelog"),
+        "on_bad": ON_BAD,
     }
+    keeps_types: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -64,15 +56,17 @@ class KafkaTopic:
         form: Form = "rows",
         key: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
+        on_bad: str = STOP,
     ) -> None:
-        self.servers, self.topic, self.form, self.key = servers, topic, form, list(key)
-        self.settings = dict(settings or {})
+        self.servers, self.topic, self.form, self.key, self.on_bad = servers, topic, form, list(key), on_bad
+        self.settings, self.refusals = dict(settings or {}), (TooLong,)
+        self._longest = int(self.settings.get("message.max.bytes", USUAL_LONGEST)) - ROOM
         self.name = f"kafka topic {topic}"
         self._opened: pa.Schema | None = None
         self._producers: dict[str, Any] = {}
         self._had: dict[str, int] = {}
         """What the topic has had by what this has written itself, whoever's it is."""
-        self._partial: Counter[bytes] = Counter()
+        self._tail = Tail(None, Counter())
 
     def open(self, schema: pa.Schema) -> None:
         """Has the topic made, where brokers do so; refuses a key of columns that results do not have."""
@@ -94,21 +88,16 @@ class KafkaTopic:
         """Before which instant the topic has had the query's results, by its tail; None if it has none."""
         if (known := self._had.get(_whose(delivery))) is not None:
             return known
-        attempts = self._attempts(delivery)
-        whole = max((attempt.until for attempt in attempts if attempt.is_whole), default=None)
-        self._partial = Counter()
-        for attempt in attempts:
-            if whole is None or attempt.until > whole:
-                self._partial += attempt.found
-        return whole
+        self._tail = Tail.of(self._found(delivery))
+        return self._tail.until
 
     def write(self, delivery: Delivery, table: pa.Table) -> None:
         """Adds the rows that are missing, in one transaction."""
         producer = self._producer(delivery)
         whose = _whose(delivery)
-        texts = [text.encode() for batch in table.to_batches() for text in json_texts(batch)]
-        keys = self._keys(table)
-        missing = [(key, text) for key, text in zip(keys, texts, strict=True) if not self._is_there(text)]
+        messages = list[tuple[bytes | None, bytes]]()
+        put_in(self, delivery, table, lambda rows: messages.extend(self._messages_of(rows)))
+        missing = [(key, text) for key, text in messages if not self._tail.takes(text)]
         about = {"of": whose, "until": delivery.until, "attempt": secrets.token_hex(8), "rows": len(missing)}
         headers = [(HEADER, json.dumps(about).encode())]
         self._had.pop(whose, None)
@@ -118,6 +107,15 @@ class KafkaTopic:
         producer.commit_transaction(TIMEOUT)
         self._had[whose] = delivery.until
 
+    def _messages_of(self, table: pa.Table) -> list[tuple[bytes | None, bytes]]:
+        """Rows as keys and values; refuses one that is longer than a message may be."""
+        texts = [text.encode() for batch in table.to_batches() for text in json_texts(batch)]
+        messages = list(zip(self._keys(table), texts, strict=True))
+        longest = max((len(key or b"") + len(text) for key, text in messages), default=0)
+        if longest > self._longest:
+            raise TooLong(f"a message of {longest:,} bytes is longer than {self.name} may have them")
+        return messages
+
     def _send(self, producer: Any, key: bytes | None, text: bytes, headers: list[tuple[str, bytes]]) -> None:
         while True:
             try:
@@ -125,12 +123,6 @@ class KafkaTopic:
                 return
             except BufferError:
                 producer.poll(0.1)
-
-    def _is_there(self, text: bytes) -> bool:
-        """Whether a row is among those of a delivery that is there in part; each is only once."""
-        there = self._partial[text] > 0
-        self._partial[text] -= there
-        return there
 
     def _keys(self, table: pa.Table) -> list[bytes | None]:
         if not self.key:
@@ -152,16 +144,13 @@ class KafkaTopic:
             self._producers[whose] = producer
         return self._producers[whose]
 
-    def _attempts(self, delivery: Delivery) -> list[Attempt]:
-        """The transactions of a query that the topic has messages of."""
-        found: dict[str, Attempt] = {}
+    def _found(self, delivery: Delivery) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """The messages of a query that the topic has, with what they say of themselves."""
         for message in self._messages():
             for name, value in message.headers() or ():
                 about = json.loads(value) if name == HEADER else {}
                 if about.get("of") == _whose(delivery):
-                    attempt = found.setdefault(about["attempt"], Attempt(about["until"], about["rows"]))
-                    attempt.found[message.value()] += 1
-        return list(found.values())
+                    yield about, message.value()
 
     def _messages(self) -> Iterator[Any]:
         """All messages of the topic."""

@@ -12,7 +12,7 @@ import pyarrow.csv as csv
 from midstream.connectors.database import Database, quoted
 from midstream.connectors.environment import conceal
 from midstream.connectors.forms import Form, json_column
-from midstream.connectors.registry import ON_BAD, TABLE, Option, form_option
+from midstream.connectors.registry import TABLE, Option, form_option
 from midstream.errors import JobError
 
 PATIENCE = 10
@@ -27,7 +27,6 @@ class Postgres(Database):
         "url": Option(str, "Where the database is: postgresql://user:password@host/database.", needed=True),
         **TABLE,
         "form": form_option("rows", "changelog", "current"),
-        "on_bad": ON_BAD,
     }
 
     def __init__(

@@ -43,17 +43,18 @@ class Kind:
     extra: str | None = None
 
 
+ON_BAD = Option(
+    str,
+    "What becomes of rows that the target refuses: the job stops (the default), or they are set aside.",
+    choices=("stop", "dead_letter"),
+)
+
 TABLE = {
     "table": Option(str, "The table that results are written to; it is made if it is not there.", needed=True),
     "key": Option(list, "The columns that tell the rows of the current relation apart; rows are then replaced by key."),
+    "on_bad": ON_BAD,
 }
 """The options of all sinks that write to tables of a database."""
-
-ON_BAD = Option(
-    str,
-    "What becomes of rows that the table refuses: the job stops (the default), or they are set aside.",
-    choices=("stop", "dead_letter"),
-)
 
 SCHEMA = Option(str, "The columns of the stream: its key `schema`.", needed=True)
 """The option of all sources whose rows have the columns that are declared for them."""
@@ -169,6 +170,7 @@ SINKS = Registry(
         "postgres": Kind("midstream.connectors.postgres:Postgres", "psycopg", "postgres"),
         "delta": Kind("midstream.connectors.delta:Delta", "deltalake", "delta"),
         "kafka": Kind("midstream.connectors.kafka:KafkaTopic", "confluent_kafka", "kafka"),
+        "nats": Kind("midstream.connectors.nats_subject:NatsSubject", "nats", "nats"),
         "webhook": Kind("midstream.connectors.webhook:Webhook"),
         "iceberg": Kind("midstream.connectors.iceberg:Iceberg", "pyiceberg", "iceberg"),
         "function": Kind("midstream.connectors.function:Function"),

@@ -8,7 +8,8 @@ later, doubles nothing and leaves nothing out. `deliver` is this law; a sink bri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,13 +22,22 @@ from midstream.errors import JobError, MidstreamError
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedResult:
+    """A row that a target does not take, as JSON, and why."""
+
+    row: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """Whose results they are: those of a query that start from `since` to before `until`, in ticks.
 
     `identity` tells the query from others of its name, `checkpoint` the checkpoint from others. Checkpoints of one
     `history` were restored from copies of each other: what one of them has delivered is not due again from the next.
     By the checkpoint's record the sink has had results that start before `had`, or none. `newest` is the last instant
-    of the query's streams, once these have ended.
+    of the query's streams, once these have ended. `set_aside` keeps rows that a target refuses, before it has
+    others of the delivery, and is told whether it takes no others.
     """
 
     query: str
@@ -40,11 +50,22 @@ class Delivery:
     schema: pa.Schema
     had: int | None = None
     newest: int | None = None
+    set_aside: Callable[[Delivery, Sequence[RefusedResult], bool], None] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def now(self) -> int:
         """The last instant for which all results are known: what is valid then is the current relation."""
         return self.newest if self.until == INFINITY and self.newest is not None else self.until - 1
+
+    def keep(self, refused: Sequence[RefusedResult], all_of_them: bool) -> None:
+        """Has rows set aside that the target refuses; `all_of_them` if it takes no other."""
+        if self.set_aside is None:
+            raise JobError(
+                f"results of query {self.query} are refused, and nobody keeps them", detail=refused[0].reason
+            )
+        self.set_aside(self, refused, all_of_them)
 
 
 class Sink(Protocol):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from midstream.connectors.database import Database, committed, quoted
 from midstream.connectors.forms import Form, json_column
-from midstream.connectors.registry import ON_BAD, TABLE, Option, form_option
+from midstream.connectors.registry import TABLE, Option, form_option
 
 PATIENCE = 30.0
 """For how many seconds a transaction waits for one of somebody else's."""
@@ -26,7 +26,6 @@ class Sqlite(Database):
         "path": Option(str, "The file.", needed=True, place="file"),
         **TABLE,
         "form": form_option("rows", "changelog", "current"),
-        "on_bad": ON_BAD,
     }
 
     def __init__(

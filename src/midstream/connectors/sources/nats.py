@@ -72,7 +72,7 @@ class NatsStream(Source):
         return max(int(start), last if limit is None else min(last, int(start) + limit))
 
     def read(self, partition: str, start: Position, end: Position) -> pa.Table:
-        found = self._run(self._between(int(start), int(end)))
+        found = self.run(self.between(int(start), int(end)))
         return self._messages.rows(
             [message.data for message in found],
             lambda n: {"stream": self.stream, "sequence": found[n].metadata.sequence.stream},
@@ -103,9 +103,9 @@ class NatsStream(Source):
 
     def _info(self) -> Any:
         """What the server knows of the stream."""
-        return self._run(lambda stream: stream.stream_info(self.stream))
+        return self.run(lambda stream: stream.stream_info(self.stream))
 
-    def _between(self, start: int, end: int) -> Any:
+    def between(self, start: int, end: int) -> Any:
         """Gives the messages after a number up to another."""
 
         async def ask(stream: Any) -> list[Any]:
@@ -128,7 +128,7 @@ class NatsStream(Source):
 
         return ask
 
-    def _run(self, ask: Any) -> Any:
+    def run(self, ask: Any) -> Any:
         """What the server answers, over a connection of its own."""
         import nats
         from nats.js.errors import NotFoundError

@@ -11,6 +11,7 @@ import typer
 
 from midstream.algebra.time import plural
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.refused import refused_rows
 from midstream.errors import JobError
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
@@ -36,7 +37,8 @@ def dead(
     """Show the rows that a job could not use (dead letters), oldest first, or have a job read them again.
 
     --replay writes them as a new file into the folder that the job file names for their stream. A row goes back once:
-    it is no longer shown afterwards. Rows that the same job would only bury again stay.
+    it is no longer shown afterwards. Rows that the same job would only bury again stay. Results that the target of a
+    sink refused (`on_bad`) are shown last, with their query and sink, and are not replayed.
 
     \b
     Example:
@@ -58,6 +60,12 @@ def dead(
         {"batch": letter.batch_id, "stream": letter.stream, "reason": letter.reason, "row": letter.row}
         for letter in chosen
     ]
+    if stream is None:
+        rows += [
+            {"batch": one.batch_id, "stream": f"{one.query} to {one.sink}", "reason": one.reason, "row": one.row}
+            for one in refused_rows(job.store.files)
+            if reason is None or reason in one.reason
+        ]
     if json:
         shown = rows if limit == 0 else rows[:limit]
         show_json({"rows": len(rows), "letters": [{**row, "row": json_text.loads(str(row["row"]))} for row in shown]})

@@ -13,7 +13,7 @@ the rest (`connectors.sink`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
@@ -24,9 +24,11 @@ from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.ledger import Delivered, Ledger
 from midstream.checkpoint.manifest import Manifest, name_of_identity
+from midstream.checkpoint.refused import RefusedRow, keep_refused
 from midstream.checkpoint.retention import kept_from
 from midstream.checkpoint.stored_results import newest_instant, stored_results
-from midstream.connectors.sink import Delivery, arrow, deliver
+from midstream.connectors.fitting import require_types
+from midstream.connectors.sink import Delivery, RefusedResult, arrow, deliver
 from midstream.connectors.sink import Sink as ConnectedSink
 
 log = logging.getLogger(__name__)
@@ -110,7 +112,7 @@ class Deliveries:
                 if not record.identity:
                     record = replace(record, identity=identity)
                 elif record.identity != identity:
-                    record = Delivered(query, name, identity, BEGINNING, BEGINNING)
+                    record = Delivered(query, name, identity, BEGINNING, BEGINNING, record.columns)
                 for until, batch_id in _portions(record, known):
                     since = _kept(record, known, until)
                     newest = newest_instant(known, until)
@@ -151,7 +153,7 @@ class Deliveries:
                     _warn_of_dropped(record)
                     del ledger.sinks[key]
                 if record.query in manifest.queries:  # it has had nothing yet of the query that has the name now
-                    ledger.put(Delivered(record.query, record.sink, identity or "", BEGINNING, BEGINNING))
+                    ledger.put(Delivered(*key, identity or "", BEGINNING, BEGINNING, record.columns))
             elif key not in declared and record.until < _released(manifest, record):
                 ledger.put(_offered(record, manifest))
                 log.warning(
@@ -221,18 +223,40 @@ def _give(
 ) -> Delivered:
     """Gives a sink results that it is due; gives what it has had then."""
     (results, schema), (since, until, batch_id, newest) = known, span
+    columns = {column.name: str(column.type) for column in schema}
+    aside = _Aside(ledger.files, record.sink)
     if is_told(sink):
+        if getattr(sink, "keeps_types", hasattr(sink, "last")):
+            require_types(record.sink, record.query, record.columns, schema)
         results = arrow(results) if hasattr(sink, "last") and not hasattr(sink, "deliver") else results
         origin = ledger.origin
         whose = (record.query, record.identity, origin.identity, origin.history)
-        delivery = Delivery(*whose, batch_id, since, until, schema, record.filled_until, newest)
+        delivery = Delivery(*whose, batch_id, since, until, schema, record.filled_until, newest, aside.keep)
         sink.deliver(results, delivery) if hasattr(sink, "deliver") else deliver(sink, results, delivery)
     else:
         sink(results, batch_id)
-    columns = ", ".join(f"{column.name} {column.type}" for column in schema)
-    filled = until if isinstance(results, pa.Table) and results.num_rows else record.filled_until
-    done = replace(record, until=until, schema=columns, batch_id=batch_id, filled_until=filled)
+    has_rows = isinstance(results, pa.Table) and results.num_rows > 0 and not aside.all_of_them
+    filled = until if has_rows else record.filled_until
+    done = replace(record, until=until, columns=columns, batch_id=batch_id, filled_until=filled)
     return replace(done, offered_until=None, offered_batch=None)
+
+
+@dataclass(slots=True)
+class _Aside:
+    """Keeps the rows of a delivery that a sink's target refuses, in the checkpoint."""
+
+    files: Files
+    sink: str
+    all_of_them: bool = False
+
+    def keep(self, delivery: Delivery, refused: Sequence[RefusedResult], all_of_them: bool) -> None:
+        rows = [RefusedRow(delivery.query, self.sink, delivery.batch_id, one.reason, one.row) for one in refused]
+        keep_refused(self.files, rows, f"{delivery.identity}/{delivery.since}")
+        self.all_of_them = all_of_them
+        log.warning(
+            "sink %s does not take %d of the results of query %s, which midstream dead %s shows: %s",
+            *(self.sink, len(rows), delivery.query, self.files.uri, refused[0].reason),
+        )
 
 
 def is_told(sink: Any) -> bool:
