@@ -17,6 +17,7 @@ from midstream.lab.experiments.dcape_length import setting as length_setting
 from midstream.lab.experiments.dcape_meter import PartitionedLoops
 from midstream.lab.experiments.dcape_run import (
     Adaptation,
+    MoveLength,
     Observed,
     Rates,
     Run,
@@ -25,7 +26,7 @@ from midstream.lab.experiments.dcape_run import (
     skewed_owners,
     streams,
 )
-from midstream.lab.experiments.dcape_throughput import ADAPTATIONS, NONE, throughput_report, tuples_report
+from midstream.lab.experiments.dcape_throughput import ADAPTATIONS, NONE, Runs, throughput_report, tuples_report
 from midstream.lab.experiments.dcape_window_rate import RATES, WINDOWS, Point, report_of
 from midstream.lab.experiments.registry import EXPERIMENTS
 from midstream.lab.experiments.virtual_processor import Costs, Counts
@@ -119,26 +120,46 @@ def flat(name: str, results: int, rows: int) -> Observed:
 def test_verdicts_follow_from_the_runs():
     results = dict(zip((a.name for a in ADAPTATIONS), (100, 200, 200, 190, 430, 400), strict=True))
     found = {name: flat(name, count, 10) for name, count in results.items()}
-    assert all(v.holds for v in throughput_report(SMALL, found).verdicts)
+    assert all(v.holds for v in throughput_report(Runs(SMALL, found)).verdicts)
     poor = {**found, "LM-PTLB": flat("LM-PTLB", 210, 10), "LM-MSLB": flat("LM-MSLB", 210, 10)}
-    verdicts = {v.claim: v for v in throughput_report(SMALL, poor).verdicts}
+    verdicts = {v.claim: v for v in throughput_report(Runs(SMALL, poor)).verdicts}
     assert not verdicts["both together give at least 1.5 times the better single one"].holds
     large = verdicts["both together give about 330 % more than no adaptation"]
     assert verdicts["both together give most"].holds and not large.holds and large.reason
     rows = {name: flat(name, 10, 100 if "LM" not in name else 10) for name in results}
-    shown = tuples_report(SMALL, rows).verdicts
+    shown = tuples_report(Runs(SMALL, rows)).verdicts
     assert shown[0].holds and shown[1].holds and not shown[2].holds
     assert NONE == "No-Adapt"
 
 
+def falling(name: str, at: int) -> Observed:
+    adaptation = next(a for a in ADAPTATIONS if a.name == name)
+    return Observed(adaptation, [Sample(float(s), s, 10 if s >= at else 100, 0) for s in range(1, 81)])
+
+
+def test_a_build_up_that_never_goes_down_does_not_go_down_later():
+    last = "with load balancing alone the build-up goes down later than with local optimisation"
+    for at, holds in ((60, True), (81, False), (20, False)):
+        found = {a.name: falling(a.name, at if a.name == "PTLB-only" else 40) for a in ADAPTATIONS}
+        verdict = next(v for v in tuples_report(Runs(SMALL, found)).verdicts if v.claim == last)
+        assert verdict.holds == holds
+
+
+def test_a_move_that_has_not_ended_counts_as_a_standstill():
+    ptlb, mslb = flat("LM-PTLB", 800, 1), flat("LM-MSLB", 400, 1)
+    mslb.unfinished.append(MoveLength(20.0, 80.0, 5, 0))
+    verdict = falling_report(SMALL, [flat("No-Adapt", 10, 1), ptlb, mslb]).verdicts[-1]
+    assert verdict.holds and "300 of 400" in verdict.measured
+
+
 def test_verdicts_of_windows_rates_lengths_and_the_fall_follow_too():
     def points(lead: float) -> list[Point]:
-        gains = {15: 1.0, 30: 1.2, 45: 1.4, 60: 1.6}
+        gains = {15.0: 1.0, 30.0: 1.2, 45.0: 1.4, 60.0: 1.6}
         ptlb = {(rate, w): 2.5 - gains[w] / 2 if rate == 50 else gains[w] for rate in RATES for w in WINDOWS}
         return [Point(rate, w, gain, gain * (1 + lead * (w - 15) / 45)) for (rate, w), gain in ptlb.items()]
 
-    assert all(v.holds for v in report_of(points(0.25)).verdicts)
-    assert not report_of(points(-0.25)).verdicts[-1].holds
+    assert all(v.holds for v in report_of(points(0.25), SMALL).verdicts)
+    assert not report_of(points(-0.25), SMALL).verdicts[-1].holds
     assert all(v.holds for v in length_report([LengthPoint(15, 30, 15, 0.5), LengthPoint(60, 119, 61, 2)]).verdicts)
     assert not length_report([LengthPoint(15, 15, 15, 5)]).verdicts[0].holds
     runs = [flat("No-Adapt", 10, 1), flat("LM-PTLB", 30, 1), flat("LM-MSLB", 20, 1)]

@@ -176,7 +176,13 @@ def test_a_claim_that_does_not_hold_stays_in_the_report_with_its_reason():
     found = json.loads(json.dumps(report.to_json()))
     assert set(found) == {"experiment", "settings", "verdicts"}
     assert found["verdicts"] == [
-        {"claim": "claim", "published": "published", "measured": "measured (because of <this>)", "holds": False}
+        {
+            "claim": "claim",
+            "published": "published",
+            "measured": "measured (because of <this>)",
+            "holds": False,
+            "kind": "published",
+        }
     ]
     page = report.to_html()
     assert "because of &lt;this&gt;" in page and "a fact" in page and page.count("<svg") == 2

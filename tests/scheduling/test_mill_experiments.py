@@ -14,6 +14,7 @@ from midstream.lab.experiments.registry import EXPERIMENTS, run_experiment
 DO_NOT_HOLD = {
     "mill-arcs": [
         "on the graph of the figure the difference is about the published one, within a factor of two",
+        "on a simple graph the difference is minimal: at most a fifth of the share on the figure's graph",
     ],
     "mill-registers": ["no part of a snapshot that is not complete yet comes later either"],
 }
@@ -36,7 +37,7 @@ def test_the_mill_experiments_hold_over_a_short_time():
 def test_one_frontier_per_query_is_never_behind_a_register_per_input(monkeypatch):
     monkeypatch.setattr(mill_registers, "END", 70)
     monkeypatch.setattr(mill_registers, "SILENT", {"B": (15, 30), "C": (35, 60)})
-    report = mill_registers.mill_registers(seeds=(0,))
+    report = mill_registers.mill_registers()
     assert [v.claim for v in report.verdicts if not v.holds] == DO_NOT_HOLD["mill-registers"]
     assert report.experiment in EXPERIMENTS and "<table" in report.to_html()
 
@@ -45,7 +46,7 @@ def test_results_that_wait_too_long_are_seen(monkeypatch):
     monkeypatch.setattr(mill_registers, "END", 40)
     monkeypatch.setattr(mill_registers, "reached", lambda sources, registers: reached(sources, registers) - 1)
     monkeypatch.setattr(mill_registers.RegisterPerInput, "advance_by", _by_true_registers)
-    report = mill_registers.mill_registers(seeds=(0,))
+    report = mill_registers.mill_registers()
     assert not any(v.holds for v in report.verdicts[:2])
 
 

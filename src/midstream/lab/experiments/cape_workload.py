@@ -56,6 +56,11 @@ class Configuration:
             columns[attribute] = rng.integers(0, round(1 / self.reduction[attribute]), len(times))
         return pa.table(columns)
 
+    def denser(self, times: int) -> Configuration:
+        """So many times the tuples, and as many matches of each as before."""
+        gaps = {name: gap / times for name, gap in self.interarrival.items()}
+        return Configuration(self.window, gaps, {name: factor / times for name, factor in self.reduction.items()})
+
     def estimated_moving_state(self, costs: Costs, combined: float = 2.0) -> float:
         """Equation 8; `combined` is how many times |B||C|σ it takes the state of B and C to hold."""
         b, c, d = (self.rates[name] * self.window for name in "BCD")

@@ -31,11 +31,17 @@ class Point:
     mslb: float
 
 
-def setting(window: float, rate: float = RATE) -> Setting:
+def setting(window: float, rate: float = RATE, seed: int = 1) -> Setting:
     """A cluster that keeps up, so that the sender's time is that of the streams."""
     ready = BEFORE * window
     return Setting(
-        Rates(rate), window=window, end=ready + AFTER * window + 5, keys=KEYS, costs=Costs(0.1, 0.1), ready=ready
+        Rates(rate),
+        window=window,
+        end=ready + AFTER * window + 5,
+        keys=KEYS,
+        costs=Costs(0.1, 0.1),
+        ready=ready,
+        seed=seed,
     )
 
 
@@ -48,10 +54,10 @@ def measure(chosen: Setting) -> Point:
     return Point(chosen.window, *lengths)
 
 
-def dcape_length() -> Report:
+def dcape_length(seed: int = 1, rate: float = RATE) -> Report:
     """Runs the four windows."""
-    on_job = {protocol: windows_on_job(protocol) for protocol in PROTOCOLS}
-    return report_of([measure(setting(window)) for window in WINDOWS], on_job)
+    on_job = {protocol: windows_on_job(protocol, seed=seed) for protocol in PROTOCOLS}
+    return report_of([measure(setting(window, rate, seed)) for window in WINDOWS], on_job)
 
 
 def report_of(points: Sequence[Point], on_job: Mapping[str, float] | None = None) -> Report:
@@ -74,6 +80,7 @@ def report_of(points: Sequence[Point], on_job: Mapping[str, float] | None = None
         "not in the paper, where a combined row is kept for a window after its latest part",
         ", ".join(f"{p.by_intervals / p.window:.2f} W" for p in points),
         all(abs(p.by_intervals / p.window - 1) <= NEAR for p in points),
+        kind="own",
     )
     report.verdict(
         "MSLB takes much less",
@@ -87,6 +94,7 @@ def report_of(points: Sequence[Point], on_job: Mapping[str, float] | None = None
             "not in the paper",
             ", ".join(f"{protocol} {length:.2f} W" for protocol, length in on_job.items()),
             all(abs(length - (protocol != "mslb")) <= NEAR for protocol, length in on_job.items()),
+            kind="own",
         )
     windows = [p.window for p in points]
     series = [

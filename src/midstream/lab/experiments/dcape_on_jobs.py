@@ -200,6 +200,7 @@ def throughput_report(on: str, setting: Setting, found: Mapping[str, JobRun]) ->
         "assumed",
         f"{sum(found[NONE].results):,} results, {len({run.answer for run in found.values()})} different answers",
         len({(sum(run.results), run.answer) for run in found.values()}) == 1,
+        kind="check",
     )
     report.verdict(
         "without adaptation throughput is lowest",

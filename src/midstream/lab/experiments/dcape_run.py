@@ -65,7 +65,7 @@ class Setting:
 
     Groups may move from `ready` on; the manager looks every `look` seconds. Local plans change at `optimised_at`, on
     all machines or on the `fullest` alone. `by_intervals` says that PTLB's sender keeps rows as Midstream does, and not
-    for a window after their latest part.
+    for a window after their latest part; `even`, that every machine has as many groups from the start.
     """
 
     rates: Rates
@@ -82,6 +82,7 @@ class Setting:
     optimised_at: float = 31.0
     optimised: Literal["all", "fullest"] = "all"
     by_intervals: bool = False
+    even: bool = False
 
     def describe(self) -> dict[str, str]:
         """The setting in words."""
@@ -157,6 +158,8 @@ class Observed:
     adaptation: Adaptation
     samples: list[Sample] = field(default_factory=list)
     moves: list[MoveLength] = field(default_factory=list)
+    unfinished: list[MoveLength] = field(default_factory=list)
+    """Moves under way when the run ended, so far."""
     finished: bool = False
     answer: list[tuple[object, ...]] = field(default_factory=list)
 
@@ -210,7 +213,7 @@ class Run:
 
     def _add(self) -> None:
         setting = self.setting
-        owners = skewed_owners(setting.groups, self.names)
+        owners = (even_owners if setting.even else skewed_owners)(setting.groups, self.names)
         manager = ManagerState(owners, (GENERATOR,))
         physical = self.plans[FIRST].physical
         keys = dict(routing_keys(physical))
@@ -257,6 +260,9 @@ class Run:
             if self.adaptation.protocol and moment >= 1000 * setting.ready and moment % (1000 * setting.look) == 0:
                 self._look(self.adaptation.protocol)
             moment += step
+        for number, begun in self.begun.items():
+            so_far = MoveLength(begun, self.simulation.now / 1000, self._moving(number), self.shipped.get(number, 0))
+            self.observed.unfinished.append(so_far)
         if drain:
             self.observed.finished = self.simulation.run()
             self.observed.answer = self._answer()
@@ -367,6 +373,11 @@ def streams(setting: Setting) -> dict[str, pa.Table]:
         keys = rng.integers(0, setting.keys[name], len(times))
         tables[name] = pa.table({"ts": times, "n": np.arange(len(times)), "k": keys})
     return tables
+
+
+def even_owners(groups: int, machines: Sequence[str]) -> tuple[str, ...]:
+    """As many groups to each machine."""
+    return tuple(machines[g % len(machines)] for g in range(groups))
 
 
 def skewed_owners(groups: int, machines: Sequence[str]) -> tuple[str, ...]:

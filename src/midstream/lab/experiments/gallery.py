@@ -13,20 +13,24 @@ from html import escape
 from pathlib import Path
 
 from midstream.lab.experiments.papers import PAPERS, Paper, paper_of
-from midstream.lab.experiments.registry import EXPERIMENTS, run_experiment
-from midstream.lab.experiments.report import PAGE, STYLE, Report, table
+from midstream.lab.experiments.registry import EXPERIMENTS, repeat_experiment
+from midstream.lab.experiments.report import PAGE, STYLE, Report, Verdict, counted, table
 
 SUMMARY = "gallery.md"
-YES, NO = "yes", "**no**"
+SHOWN = {"yes": "yes", "in part": "**in part**", "no": "**no**"}
+SEEDS = 5
+"""How many seeds the committed gallery has."""
 
 
-def make_gallery(folder: Path, progress: Callable[[str], None] = lambda _: None) -> list[Report]:
+def make_gallery(
+    folder: Path, seeds: int = 1, processes: int = 1, progress: Callable[[str], None] = lambda _: None
+) -> list[Report]:
     """Reruns every experiment and writes the site and its summary."""
     folder.mkdir(parents=True, exist_ok=True)
     reports = []
     for number, name in enumerate(EXPERIMENTS, start=1):
         progress(f"{number} of {len(EXPERIMENTS)}: {name}")
-        report = run_experiment(name)
+        report = repeat_experiment(name, seeds, processes=processes)
         write_report(report, folder, index="index.html")
         reports.append(report)
     (folder / "index.html").write_text(index_page(reports), encoding="utf-8")
@@ -45,20 +49,20 @@ def write_report(report: Report, folder: Path, index: str | None = None) -> Path
 
 def index_page(reports: Sequence[Report]) -> str:
     """The front page: every experiment by paper, with how many of its claims hold."""
-    parts = ["<h1>The papers' experiments, rerun</h1>", f"<p>{escape(_total(reports))}</p>"]
+    parts = ["<h1>The papers' experiments, rerun</h1>", f"<p>{escape(total(reports))}</p>"]
     for paper, found in _by_paper(reports):
         rows = [
             (
                 f'<a href="{escape(r.experiment)}.html">{escape(r.title)}</a>',
-                _holds(r),
-                "<br>".join(escape(v.claim) for v in r.verdicts if not v.holds) or "none",
+                counted(r.verdicts),
+                "<br>".join(escape(f"{v.claim}: {v.outcome}") for v in r.verdicts if v.outcome != "yes") or "none",
             )
             for r in found
         ]
         parts += [
             f"<h2>{escape(paper.name)}</h2>",
             f"<p>{escape(paper.title)}</p>",
-            table(("experiment", "claims that hold", "claims that do not"), rows),
+            table(("experiment", "claims that hold", "claims that do not, or in part"), rows),
         ]
     return PAGE.format(title="The papers' experiments, rerun", style=STYLE, body="\n".join(parts))
 
@@ -67,25 +71,50 @@ def summary(reports: Sequence[Report]) -> str:
     """The same as one page of Markdown, with every claim."""
     parts = [
         "# Gallery\n",
-        "Every experiment of the five papers, rerun by `midstream experiment all`, which writes this page; "
-        "[Experiments](experiments.md) says how things are measured and why some claims do not hold.\n",
-        f"{_total(reports)} Run with Python {platform.python_version()} on {platform.system()} "
-        f"({platform.machine()}). All figures but processor time are of virtual time and the same on every machine.\n",
+        f"Every experiment of the five papers, rerun by `midstream experiment all --seeds {SEEDS}`, which writes this "
+        "page; [Experiments](experiments.md) says how things are measured and why some claims do not hold.\n",
+        f"{total(reports)}\n",
+        "A claim is *published*, our *own*, or a *check*: what could fail only if the experiment or the engine were "
+        "wrong. *Measured* is the first seed's run. *Stable* says in how many runs the verdict holds: with other seeds "
+        "(and between which values), and in the settings of the experiment's map, where the paper leaves them open. "
+        "It *holds* if it does in all of them. A reason that a run has not shown is called a conjecture.\n",
+        f"Run with Python {platform.python_version()} on {platform.system()} ({platform.machine()}). All figures but "
+        "processor time are of virtual time and the same on every machine.\n",
     ]
     for paper, found in _by_paper(reports):
-        parts.append(f"## {paper.name}\n\n{paper.title}.\n")
+        parts.append(f"## {paper.name}\n\n{paper.title}. {counted([v for r in found for v in r.verdicts])}.\n")
         parts += [section(report) for report in found]
     return "\n".join(parts)
 
 
 def section(report: Report) -> str:
     """An experiment's part of the summary."""
-    rows = [
-        f"| {_cell(v.claim)} | {_cell(v.published)} | {_cell(v.to_json()['measured'])} | {YES if v.holds else NO} |"
-        for v in report.verdicts
+    rows = [f"{measured_cells(v)} {SHOWN[v.outcome]} | {v.stable or 'one run'} |" for v in report.verdicts]
+    head = f"### {report.experiment}\n\n{report.title}. {counted(report.verdicts)}.\n"
+    heading = ["| claim | kind | published | measured | holds | stable |", "|---|---|---|---|---|---|"]
+    return "\n".join([head, *heading, *rows, *_map(report), ""])
+
+
+def measured_cells(verdict: Verdict) -> str:
+    """The part of a verdict's row that one run says."""
+    said = (verdict.claim, verdict.kind, verdict.published, str(verdict.to_json()["measured"]))
+    return f"| {' | '.join(map(_cell, said))} |"
+
+
+def _map(report: Report) -> list[str]:
+    """The map as a table: the mean of what is judged in each setting, and with how many seeds the claim holds."""
+    if not report.map:
+        return []
+    headings, rows = report.map_table()
+    lines = [f"| {' | '.join(map(_cell, line))} |" for line in (headings, *rows)]
+    return [
+        "",
+        "The map: means over seeds, and with how many of them the claim holds.",
+        "",
+        lines[0],
+        f"|{'---|' * len(headings)}",
+        *lines[1:],
     ]
-    head = f"### {report.experiment}\n\n{report.title}: {_holds(report)} claims hold.\n"
-    return "\n".join([head, "| claim | published | measured | holds |", "|---|---|---|---|", *rows, ""])
 
 
 def _by_paper(reports: Iterable[Report]) -> list[tuple[Paper, list[Report]]]:
@@ -93,13 +122,10 @@ def _by_paper(reports: Iterable[Report]) -> list[tuple[Paper, list[Report]]]:
     return [(paper, [r for r in found if paper_of(r.experiment) is paper]) for paper in PAPERS]
 
 
-def _holds(report: Report) -> str:
-    return f"{sum(v.holds for v in report.verdicts)} of {len(report.verdicts)}"
-
-
-def _total(reports: Sequence[Report]) -> str:
+def total(reports: Sequence[Report]) -> str:
+    """The claims of all experiments, by kind."""
     verdicts = [verdict for report in reports for verdict in report.verdicts]
-    return f"{sum(v.holds for v in verdicts)} of {len(verdicts)} claims hold in {len(reports)} experiments."
+    return f"{counted(verdicts)}, in {len(reports)} experiments."
 
 
 def _cell(text: str) -> str:

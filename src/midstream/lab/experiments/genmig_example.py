@@ -119,6 +119,7 @@ def _tables(report: Report, joined: list[Interval], distinct: list[Interval], fo
             f"a in {_shown([published])}",
             f"a in {_shown(intervals)}" + (" (both plans, parallel track)" if intervals is forced else ""),
             published in intervals,
+            kind="check",
         )
 
 
@@ -139,6 +140,7 @@ def _correct(report: Report, name: str, counts: Counter[int], right: Counter[int
         "GenMig is correct for every plan" if name.startswith("genmig") else "moving state is not discussed",
         f"{len(wrong)} of {len(INSTANTS)} snapshots differ from the oracle's",
         not wrong,
+        kind="check",
     )
 
 
@@ -148,7 +150,9 @@ def _refusal(report: Report, old: Plan, new: Plan) -> None:
         said = "accepted"
     except MigrationError as refused:
         said = f"refused: {refused.message}"
-    report.verdict("parallel track must not be used here", "it gives wrong results", said, said != "accepted")
+    report.verdict(
+        "parallel track must not be used here", "it gives wrong results", said, said != "accepted", kind="check"
+    )
 
 
 def _figure(found: Mapping[str, list[Interval]], right: Counter[int]) -> Figure:

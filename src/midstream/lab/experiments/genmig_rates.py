@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from midstream.lab.experiments.genmig_split import split_margins
-from midstream.lab.experiments.genmig_workload import END, NEW, OLD, START, STEP, WINDOW, settings, workload
-from midstream.lab.experiments.migration_run import Change, Migrated, Observed, Run
+from midstream.lab.experiments.genmig_workload import END, NEW, OLD, SEED, START, STEP, WINDOW, settings, workload
+from midstream.lab.experiments.migration_run import Change, Migrated, Observed, Run, Workload
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
 from midstream.lab.experiments.virtual_processor import Costs, VirtualProcessor
@@ -31,17 +31,18 @@ REFERENCE = "GenMig, reference point"
 Runs = Mapping[str, Observed]
 
 
-def genmig_rates() -> Report:
+def genmig_rates(seed: int = SEED) -> Report:
     """Runs the strategies and holds them against the figure and the bars."""
-    runs = observe()
-    report = Report("genmig-rates", "Duration and output rate (GenMig, figure 4)", settings())
+    load = workload(seed)
+    runs = observe(load)
+    report = Report("genmig-rates", "Duration and output rate (GenMig, figure 4)", settings(seed))
     _figure(report, runs)
     _same_results(report, runs)
     _durations(report, runs)
     _parallel_track(report, runs)
     _steady(report, runs)
     _paced(report, runs)
-    _paced_on_a_busy_processor(report, runs[NONE].samples[-1].virtual)
+    _paced_on_a_busy_processor(report, load, runs[NONE].samples[-1].virtual)
     _every_plan(report)
     report.notes.append(
         "Durations and silences are of application time, seen once a batch: the processor is taken to keep up. Where "
@@ -51,9 +52,8 @@ def genmig_rates() -> Report:
     return report
 
 
-def observe() -> Runs:
+def observe(load: Workload) -> Runs:
     """One run per strategy, and one without a migration."""
-    load = workload()
     strategies: dict[str, Strategy] = {
         GENMIG: GenMig(),
         REFERENCE: GenMigReferencePoint(),
@@ -103,6 +103,7 @@ def _same_results(report: Report, runs: Runs) -> None:
         "correct for join reordering",
         f"{len(expected):,} results each" if not wrong else f"different: {', '.join(wrong)}",
         not wrong,
+        kind="check",
     )
 
 
@@ -138,6 +139,7 @@ def _durations(report: Report, runs: Runs) -> None:
             f"not published; at most {longest} + 1 + {skew} ticks",
             f"{split - min(starts):g} ticks; the end of the batch adds {batch:g}",
             split - min(starts) <= longest + 1 + skew,
+            kind="check",
         )
 
 
@@ -150,6 +152,7 @@ def _every_plan(report: Report) -> None:
         "not published; the same bound",
         f"at least {min(checked.values()):g} ticks to spare" if not late else f"too late: {'; '.join(late)}",
         not late,
+        kind="check",
     )
 
 
@@ -200,6 +203,7 @@ def _paced(report: Report, runs: Runs) -> None:
         "not published; the bar is 2500 ms",
         f"{migration.duration} ms",
         migration.duration <= WINDOW / 4,
+        kind="own",
     )
     silence, usual = _silences(runs, PACED)
     report.verdict(
@@ -207,12 +211,13 @@ def _paced(report: Report, runs: Runs) -> None:
         f"not published; the bar is {usual + STEP:g} ms",
         f"{silence:g} ms",
         silence <= usual + STEP,
+        kind="own",
     )
 
 
-def busy_runs(cost: float) -> Runs:
+def busy_runs(load: Workload, cost: float) -> Runs:
     """A run with and one without paced moving state where the old plan, which costs so much, takes a share of time."""
-    load, factor = workload(), BUSY * END / cost
+    factor = BUSY * END / cost
     costs = Costs(COSTS.compare * factor, COSTS.insert * factor)
     change = Change(START, NEW, MovingStatePaced())
     return {
@@ -221,8 +226,8 @@ def busy_runs(cost: float) -> Runs:
     }
 
 
-def _paced_on_a_busy_processor(report: Report, cost: float) -> None:
-    runs = busy_runs(cost)
+def _paced_on_a_busy_processor(report: Report, load: Workload, cost: float) -> None:
+    runs = busy_runs(load, cost)
     migration = migrated(runs[PACED])
     assert migration.ended_virtual is not None
     took = migration.ended_virtual - migration.started_virtual
@@ -235,12 +240,14 @@ def _paced_on_a_busy_processor(report: Report, cost: float) -> None:
         "not published; the bar is 2500 ms",
         f"{took:.0f} ms; {done}",
         took <= WINDOW / 4,
+        kind="own",
     )
     report.verdict(
         "and it is never silent there for longer than a run without a migration, and one batch",
         f"not published; the bar is {usual + STEP:.0f} ms",
         f"{silence:.0f} ms",
         silence <= usual + STEP,
+        kind="own",
     )
 
 

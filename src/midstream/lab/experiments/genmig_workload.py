@@ -27,9 +27,9 @@ INTERARRIVAL = 10.0
 QUERY = "SELECT A.x AS a, B.x AS b, C.x AS c, D.x AS d FROM {sources} WHERE A.x = B.x AND B.x = C.x AND C.x = D.x"
 
 
-def workload() -> Workload:
+def workload(seed: int) -> Workload:
     """The streams and the query."""
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(seed)
     streams = {}
     for name, largest in LARGEST.items():
         times = poisson(rng, INTERARRIVAL, END)
@@ -38,12 +38,12 @@ def workload() -> Workload:
     return Workload(QUERY.format(sources=sources), streams, every(STEP, END))
 
 
-def settings() -> dict[str, Any]:
+def settings(seed: int) -> dict[str, Any]:
     """What a report says about the workload."""
     return {
         "query": QUERY.format(sources=f"A, B, C, D [RANGE {WINDOW} ms]"),
         "values": "uniform integers, 0 to 500 in A and B, 0 to 1000 in C and D",
-        "arrivals": f"Poisson, mean interarrival time {INTERARRIVAL:g} ms in every stream, seed {SEED}",
+        "arrivals": f"Poisson, mean interarrival time {INTERARRIVAL:g} ms in every stream, seed {seed}",
         "window w": f"{WINDOW} ms",
         "run": f"{END} ms, migration from {OLD} to {NEW} at {START} ms",
         "batch": f"{STEP} ms of application time",

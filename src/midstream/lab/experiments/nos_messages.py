@@ -80,12 +80,14 @@ def _centralized(report: Report, count: int, up: bool, published: Published, tal
         f"{published.modification}",
         f"{tally.modification}: {tally.messages['Report']} report and {tally.messages['Prepare']} new sets",
         tally.modification == published.modification == count,
+        kind="check",
     )
     report.verdict(
         f"centralized, {count} nodes, {_way(up)}: synchronisation takes 2n(n - 1) messages",
         f"{published.synchronisation}",
         f"{tally.synchronisation}",
         tally.synchronisation == published.synchronisation == 2 * count * (count - 1),
+        kind="check",
     )
     moved = tally.migration - tally.synchronisation
     own = tally.messages["Contents"] - tally.messages["Wanted"]
@@ -133,6 +135,7 @@ def _complexity(report: Report, sizes: Sequence[int], tallies: dict[tuple[int, s
         "n",
         ", ".join(f"{n}: {count}" for n, count in central.items()),
         all(count <= n + 1 for n, count in central.items()),
+        kind="check",
     )
     report.verdict(
         "distributed modification takes O(n³) messages",
@@ -145,6 +148,7 @@ def _complexity(report: Report, sizes: Sequence[int], tallies: dict[tuple[int, s
         "65 against 4, 561 against 8",
         ", ".join(f"{n}: {spread[n]} against {central[n]}" for n in sizes),
         all(spread[n] > central[n] for n in sizes),
+        kind="check",
     )
 
 

@@ -29,7 +29,7 @@ SHAPES = (chain, star, cycle, clique)
 GREEDY, IMPROVED = "greedy", "improved by the joint cost"
 
 
-def nos_plans(sizes: Sequence[int] = SIZES, cases: int = 100) -> Report:
+def nos_plans(sizes: Sequence[int] = SIZES, cases: int = 60, seed: int = 0) -> Report:
     """Compares plans by their joint cost."""
     report = Report(
         "nos-plans",
@@ -44,7 +44,7 @@ def nos_plans(sizes: Sequence[int] = SIZES, cases: int = 100) -> Report:
     )
     ratios: dict[str, list[list[float]]] = {GREEDY: [], IMPROVED: []}
     for count in sizes:
-        random = Random(count)
+        random = Random(f"{seed} {count}")
         found = [_ratios(*draw(random, count, i)) for i in range(cases)]
         for number, kind in enumerate(ratios):
             ratios[kind].append([pair[number] for pair in found])
@@ -84,12 +84,16 @@ def _verdict(report: Report, count: int, greedy: Sequence[float], improved: Sequ
         "efficient, not necessarily optimal",
         _said(greedy),
         bool(np.median(greedy) <= 2),
+        kind="own",
+        value=float(np.median(greedy)),
     )
     report.verdict(
         f"{count} streams: plans that know what heads share are within a tenth of the best, in the median",
         "not considered",
         _said(improved),
         bool(np.median(improved) <= 1.1) and min(improved) > 1 - 1e-6,
+        kind="own",
+        value=float(np.median(improved)),
     )
 
 

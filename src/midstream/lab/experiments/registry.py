@@ -5,10 +5,13 @@ Experiments are found by module and function, so that naming them all costs noth
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 from midstream.errors import JobError
 from midstream.lab.experiments.report import Report
+from midstream.lab.experiments.stability import SEED, Axes, defaults, judged, parsed, run_trials, trials
 
 EXPERIMENTS: dict[str, str] = {
     "cape-length": "cape_length:cape_length",
@@ -40,18 +43,55 @@ ON_JOBS: dict[str, str] = {
 }
 """Where those are that can also be run on a job; their functions take the place."""
 
+MAPS: dict[str, str] = {
+    "dcape-throughput": "dcape_throughput:MAP",
+    "dcape-window-rate": "dcape_window_rate:MAP",
+    "dcape-falling": "dcape_falling:MAP",
+}
+"""Where the settings are that an experiment is repeated in: `module:name` of the values of its arguments."""
+
 SIMULATED, PLACES = "simulated", ("local", "spark")
 
 
-def run_experiment(name: str, on: str = SIMULATED) -> Report:
-    """Runs an experiment of this package, by name; on a job in this process or on Spark, if it can be."""
+def run_experiment(name: str, on: str = SIMULATED, settings: Sequence[str] = (), seed: int | None = None) -> Report:
+    """One run of an experiment, by name; on a job in this process or on Spark, if it can be."""
+    function = _function(name, on)
+    arguments = _arguments(function, settings, seed)
+    report: Report = function(**arguments) if on == SIMULATED else function(on)
+    return report
+
+
+def repeat_experiment(
+    name: str, seeds: int, settings: Sequence[str] = (), seed: int | None = None, processes: int = 1
+) -> Report:
+    """Runs an experiment with several seeds, in every setting of its map too; each verdict says how stable it is."""
+    function = _function(name, SIMULATED)
+    arguments = _arguments(function, settings, seed)
+    chosen = trials(function, arguments, seeds, _axes(name))
+    return judged(chosen, run_trials(chosen, processes))
+
+
+def _function(name: str, on: str) -> Callable[..., Report]:
     if name not in EXPERIMENTS:
         raise JobError(f"there is no experiment {name!r}", hint=f"use all, or one of {', '.join(EXPERIMENTS)}")
     if on not in (SIMULATED, *PLACES):
         raise JobError(f"experiments do not run on {on!r}", hint=f"use one of {', '.join((SIMULATED, *PLACES))}")
     if on != SIMULATED and name not in ON_JOBS:
         raise JobError(f"{name} is not run on jobs", hint=f"those that are: {', '.join(ON_JOBS)}")
-    module, function = (EXPERIMENTS if on == SIMULATED else ON_JOBS)[name].split(":")
-    made = getattr(import_module(f"midstream.lab.experiments.{module}"), function)
-    report: Report = made() if on == SIMULATED else made(on)
-    return report
+    function: Callable[..., Report] = _found((EXPERIMENTS if on == SIMULATED else ON_JOBS)[name])
+    return function
+
+
+def _arguments(function: Callable[..., Report], settings: Sequence[str], seed: int | None) -> dict[str, Any]:
+    """An experiment without a `seed` is the same with all of them."""
+    seeded = {SEED: seed} if seed is not None and SEED in defaults(function) else {}
+    return {**parsed(function, settings), **seeded}
+
+
+def _axes(name: str) -> Axes:
+    return _found(MAPS[name]) if name in MAPS else {}
+
+
+def _found(place: str) -> Any:
+    module, name = place.split(":")
+    return getattr(import_module(f"midstream.lab.experiments.{module}"), name)
