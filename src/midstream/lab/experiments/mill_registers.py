@@ -39,12 +39,15 @@ RATES = {"A": 1.0, "B": 0.4, "C": 0.12, "D": 0.6}
 SILENT = {"B": (40, 75), "C": (85, 135)}
 """When streams bring nothing."""
 
+LONG_SILENCE = (20, 150)
+"""When C is silent where it is measured what states hold."""
+JOIN_AND_SILENCE = "SELECT A.k FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k UNION ALL SELECT k FROM C [RANGE 20]"
+
 WITHOUT_GRID = {
     "a union": "SELECT k FROM A [RANGE 20] UNION ALL SELECT k FROM C [RANGE 20]",
     "a union below a join": "SELECT u.k, C.v FROM"
     " (SELECT k FROM A [RANGE 20] UNION ALL SELECT k FROM B [RANGE 20]) AS u, C [RANGE 20] WHERE u.k = C.k",
-    "a join below a union": "SELECT A.k FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"
-    " UNION ALL SELECT k FROM C [RANGE 20]",
+    "a join below a union": JOIN_AND_SILENCE,
     "joins of four streams": "SELECT A.k, B.v FROM A [RANGE 9], B [RANGE 9], C [RANGE 9], D [RANGE 9]"
     " WHERE A.k = B.k AND B.k = C.k AND C.k = D.k",
 }
@@ -73,10 +76,11 @@ class Arrival:
 
 @dataclass(slots=True)
 class Released:
-    """What one way released after which arrivals, and how far its results were after each."""
+    """What one way released after which arrivals, how far its results were after each, and what its states held."""
 
     steps: Steps
     passed: list[int]
+    held: list[int]
 
 
 @dataclass(slots=True)
@@ -163,6 +167,7 @@ def mill_registers(seed: int = 0) -> Report:
         "depend on its plan, and states purged at different instants could not become those of another plan",
         kind="own",
     )
+    _state(report, seed)
     report.notes.append(
         "A result counts once for each instant at which it is valid. Registers come from rows alone in half of the "
         "runs; in the other half silent streams promise on demand."
@@ -170,14 +175,34 @@ def mill_registers(seed: int = 0) -> Report:
     return report
 
 
-def drawn(seed: int, on_demand: bool) -> list[Arrival]:
+def _state(report: Report, seed: int) -> None:
+    """What registers buy besides delay: states below a union are purged while a stream elsewhere is silent."""
+    held = {}
+    for on_demand in (False, True):
+        arrivals = drawn(seed, on_demand, {"C": LONG_SILENCE})
+        for per_input in (False, True):
+            held[on_demand, per_input] = max(released(_plan(JOIN_AND_SILENCE, 1), arrivals, per_input, False).held)
+    most, least = held[False, False], held[False, True]
+    report.verdict(
+        "while C is silent, one frontier keeps no more rows for A joined with B UNION ALL C than a register per input",
+        "not discussed",
+        f"{most} rows against {least}",
+        most <= least,
+        "a join below the union is purged by the frontier, which C holds back. Where C promises on demand (`skew`), "
+        f"one frontier keeps {held[True, False]} rows and registers {held[True, True]}",
+        kind="own",
+        value=most / least,
+    )
+
+
+def drawn(seed: int, on_demand: bool, silent: Mapping[str, tuple[int, int]] | None = None) -> list[Arrival]:
     """Arrivals of streams of different rates, of which some are silent for a while."""
     random = np.random.default_rng(seed)
     registers = dict.fromkeys(RATES, BEGINNING)
     found = []
     for instant in range(END):
         for name in random.permutation(list(RATES)).tolist():
-            start, end = SILENT.get(name, (0, 0))
+            start, end = (SILENT if silent is None else silent).get(name, (0, 0))
             count = 0 if start <= instant < end else int(random.poisson(RATES[name]))
             if on_demand:
                 registers = {**registers, name: max(registers[name], instant)}
@@ -191,7 +216,7 @@ def drawn(seed: int, on_demand: bool) -> list[Arrival]:
 
 def released(plan: Plan, arrivals: Sequence[Arrival], per_input: bool, on_grid: bool) -> Released:
     """After which arrivals results are released, by a register per input or by one frontier."""
-    box, release, found = Box(plan.physical), Release(), Released(defaultdict(list), [])
+    box, release, found = Box(plan.physical), Release(), Released(defaultdict(list), [], [])
     running = RegisterPerInput(box, release)
     sources = [source for source, _ in box.sources]
 
@@ -208,6 +233,7 @@ def released(plan: Plan, arrivals: Sequence[Arrival], per_input: bool, on_grid: 
             if source.stream.name == arrival.stream:
                 running.feed(number, source_elements(source, arrival.rows, ticks))
         found.passed.append(learn(arrival.registers))
+        found.held.append(sum(state.rows for state in box.states()))
         _note(found.steps, release.release(found.passed[-1]), step)
     _note(found.steps, release.release(learn(dict.fromkeys(RATES, INFINITY))), len(arrivals))
     return found
@@ -224,11 +250,15 @@ def _note(found: Steps, results: Elements | None, step: int) -> None:
 def _compared(queries: Mapping[str, str], traffic: Sequence[Sequence[Arrival]], every: int, on_grid: bool) -> Compared:
     compared = Compared()
     for cql in queries.values():
-        plan = plan_query(parse(cql, catalog_of(dict.fromkeys(RATES, SCHEMA), "ts")), None, every)
+        plan = _plan(cql, every)
         for arrivals in traffic:
             frontier, registers = (released(plan, arrivals, way, on_grid) for way in (False, True))
             compared.add(frontier, registers)
     return compared
+
+
+def _plan(cql: str, every: int) -> Plan:
+    return plan_query(parse(cql, catalog_of(dict.fromkeys(RATES, SCHEMA), "ts")), None, every)
 
 
 def _settings(runs: int) -> dict[str, object]:

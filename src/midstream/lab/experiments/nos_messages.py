@@ -14,7 +14,7 @@ from midstream.lab.papers.node_operator_sets.cost import way_cost
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
 from midstream.lab.papers.node_operator_sets.printed_update import Printed, Reading, printed_update, readings
 
-SIZES = (4, 8, 16, 32, 64)
+SIZES = (4, 8, 16, 32)
 MODES = ("centralized", "distributed")
 
 
@@ -96,7 +96,7 @@ def _centralized(report: Report, count: int, up: bool, published: Published, tal
 
 def _distributed(report: Report, count: int, up: bool, published: Published, tally: Tally) -> None:
     """Each cell against every reading of the printed algorithm; what the protocol that runs sends stands beside it."""
-    printed = [_printed(count, up, reading) for reading in readings()]
+    printed = [as_printed(count, up, reading) for reading in readings()]
     running = {
         "modification": tally.modification,
         "synchronisation": tally.synchronisation,
@@ -117,7 +117,7 @@ def _distributed(report: Report, count: int, up: bool, published: Published, tal
     _same_plan(report, count, up, printed)
 
 
-def _printed(count: int, up: bool, reading: Reading) -> Printed:
+def as_printed(count: int, up: bool, reading: Reading) -> Printed:
     """The printed algorithm after a change of the rate."""
     chosen = setting(count)
     old, new = (statistics(count, rate) for rate in ((LOW, HIGH) if up else (HIGH, LOW)))

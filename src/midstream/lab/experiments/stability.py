@@ -77,12 +77,12 @@ class Trial:
 
 
 def trials(function: Callable[..., Report], arguments: Arguments, seeds: int, axes: Axes) -> list[Trial]:
-    """The runs for so many seeds, the plain setting first; one for an experiment without seeds."""
+    """The runs for so many seeds, the plain setting first; one seed says nothing of a map, and is run without it."""
     first = arguments.get(SEED, defaults(function).get(SEED))
     chosen: list[dict[str, Any]] = [{}] if first is None else [{SEED: first + number} for number in range(seeds)]
     return [
         Trial(function, {**arguments, **(point or {}), **seed}, point)
-        for point in (None, *points(axes))
+        for point in (None, *(points(axes) if seeds > 1 else ()))
         for seed in chosen
     ]
 
