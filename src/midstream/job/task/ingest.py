@@ -259,7 +259,7 @@ def _middle(spans: Sequence[Span]) -> int:
 
 def source_elements(source: SourceNode, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
     """Rows of a stream as the windowed elements of a source."""
-    names = source.stream.columns.names
+    names = rows.schema.names  # rows whose order no query reads may come without its column
     places = [names.index(name.removeprefix(f"{source.stream.alias}.")) for name in source.schema.names]
     return windowed(Elements(select_columns(rows, places, source.schema), ticks, ticks + 1), source.window)
 
