@@ -78,6 +78,32 @@ def test_windows_by_key_are_kept_in_the_slots_of_their_streams_site(tmp_path):
     assert len(probes) == 6
 
 
+def test_a_copied_window_is_kept_in_the_slots_of_the_sites_that_probe_it_alone(tmp_path):
+    """Through plans that copy B to eu, A and C to us, and nothing: no result is lost on the way."""
+    plans = [
+        "A <- B -> C, B -> A -> C, C <- B -> A",
+        "A -> B <- C, B <- A <- C, C -> B <- A",
+        "A -> B -> C, B -> A -> C, C -> B -> A",
+    ]
+    rows = {name: [(i, i % 7, i % 5) for i in range(60)] for name in "ABC"}
+    kept = []
+    with opened(tmp_path, A="eu", B="us", C="eu") as session:
+        query = session.query("q", CHAIN, plan=plans[0])
+        session.start()
+        for number in range(3):
+            if number:
+                query.migrate(plans[number], "moving_state")
+            session.push({name: table(*each[20 * number : 20 * number + 20]) for name, each in rows.items()})
+            windows, segments = session._job.queries["q"].staged.windows, session._job.manifest.segments["q"]
+            copied = [set(segments.get(place, {})) for name, place in windows.items() if name.everywhere]
+            kept.append(copied)
+        session.finish()
+        found = query.table()
+    assert kept == [[{0, 1}, {0, 1}], [{2}, {2}], []]  # B by the keys of A and of C; A and C by one each
+    same = ms.snapshot_equal(found, ms.reference(CHAIN, {name: table(*each) for name, each in rows.items()}))
+    assert same and found.num_rows, str(same)
+
+
 def test_a_plan_that_names_another_site_is_refused_at_the_place(tmp_path):
     with opened(tmp_path, A="eu") as session, pytest.raises(ms.QueryError) as refused:
         session.query("q", CHAIN, plan="A -> B -> C, B -> A@us -> C, C -> B -> A")

@@ -184,7 +184,7 @@ class Trying:
         """The rows that a state keeps, in the order of their times."""
         held, owner = manifest.segments.get(query, {}).get(fragment, {}), self._queries(manifest)[query]
         route = kept.sent or owner.staged.routes.get(stream.name, STAY)
-        copies = list(held.values())[:1] if route.everywhere else held.values()
+        copies = [entries for entries in held.values() if entries][:1] if route.everywhere else held.values()
         parts = []
         for entry in (e for entries in copies for e in entries if (e.state, e.key) == (kept.state, kept.key)):
             elements = open_segment(self.job.files, entry).elements

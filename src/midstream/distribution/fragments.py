@@ -32,9 +32,9 @@ Key = tuple[str, ...]
 class Route:
     """Where rows go: by the hash of key columns, to one slot (no columns), or nowhere else (None: they stay).
 
-    Rows that go to every slot have no key either. With `arrival` the hash is the one by which streams arrive. With
-    `slots` rows go to, or arrive in, these alone: those of a site. What goes by key is dealt as its `key_class` is,
-    which follows from the keys of all that is read beside it.
+    Rows that go `everywhere` have no key either. With `arrival` the hash is the one by which streams arrive. With
+    `slots` rows go to, or arrive in, these alone: those of a site, or of all sites that probe a copied window. What
+    goes by key is dealt as its `key_class` is, which follows from the keys of all that is read beside it.
     """
 
     key: Key | None
@@ -50,12 +50,17 @@ class Route:
         """Whether all rows meet in one slot."""
         return self.key == ()
 
+    def copied_to(self, count: int) -> Sequence[int]:
+        """The slots that have a copy each of what goes everywhere, in a job with so many."""
+        return self.slots or range(count)
+
     def __str__(self) -> str:
+        listed = ", ".join(map(str, self.slots))
         if self.everywhere:
-            return "Exchange to every slot"
+            return f"Exchange to each of slots {listed}" if self.slots else "Exchange to every slot"
         if self.key is None:
             return "Exchange in place"
-        among = f" among slots {', '.join(map(str, self.slots))}" if self.slots else ""
+        among = f" among slots {listed}" if self.slots else ""
         return f"Exchange by {', '.join(self.key)}{among}" if self.key else "Exchange to one slot"
 
 

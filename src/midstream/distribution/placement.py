@@ -7,7 +7,7 @@ fragment must meet, or an exchange would have come first: such rows may lie anyw
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from midstream.algebra import physical as p
@@ -19,8 +19,8 @@ from midstream.distribution.fragments import Fragment, Key, Received, Route, cla
 class Placed:
     """In one slot, or by the hash of each of some keys (none: anywhere); streams arrive by a hash of Spark's own.
 
-    What lies `everywhere` is there once in every slot, what lies by key at a site is in its `slots`, and elsewhere it
-    is dealt as its `key_class` is.
+    What lies `everywhere` is there once in every slot, or in each of `slots`; what lies by key at a site is in its
+    `slots`, and elsewhere it is dealt as its `key_class` is.
     """
 
     arrival: bool
@@ -34,6 +34,10 @@ class Placed:
     def anywhere(self) -> bool:
         """Whether any slot will do."""
         return not self.one and not self.keys and not self.everywhere
+
+    def copied_to(self, count: int) -> Sequence[int]:
+        """The slots that have a copy each of what lies everywhere, in a job with so many."""
+        return self.slots or range(count)
 
     @property
     def key(self) -> Key | None:
@@ -70,7 +74,7 @@ class Placements:
     def _leaf(self, node: p.SourceNode) -> Placed:
         route = node.route if isinstance(node, Received) else self._arrival_route(node)
         if route.everywhere:
-            return Placed(route.arrival, everywhere=True)
+            return Placed(route.arrival, everywhere=True, slots=route.slots)
         if route.key is None or not set(route.key) <= set(node.schema.names):
             return Placed(route.arrival)
         if not route.key:

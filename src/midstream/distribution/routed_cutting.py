@@ -9,17 +9,16 @@ with what is above the join.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from midstream.algebra import physical as p
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin, Ways, WindowName
 from midstream.distribution.fragments import EVERY_SLOT, STAY, Received, Route
-from midstream.distribution.routed_stops import Stop, Travel, stops
+from midstream.distribution.routed_stops import Slots, Stop, Travel, stops
 from midstream.operators.arrival_hash import can_arrive_by
 
-Slots = tuple[int, ...]
 Receive = Callable[[p.PhysicalNode, int, Route], Received]
 
 
@@ -36,12 +35,27 @@ def routed_pieces(node: RoutedJoin, parts: FragmentParts, receive: Receive, home
     `homes` are the slots of the sites at which its streams live, where they do.
     """
     homes = homes or [()] * len(node.joined)
-    cutting = _Routed(node, parts, receive, arrival=_dealt_as_streams(node), homes=homes)
-    ways = [_legs(stops(route, node.placements[head], homes)) for head, route in enumerate(node.routes)]
+    every = [stops(route, node.placements[head], homes, homes[head]) for head, route in enumerate(node.routes)]
+    cutting = _Routed(node, parts, receive, arrival=_dealt_as_streams(node), homes=homes, copied=_copied(node, every))
+    ways = [_legs(way) for way in every]
     last = max(map(len, ways))
     ends = [cutting.way(head, legs, last) for head, legs in enumerate(ways)]
     cutting.keep_windows()
     return Ways(node.schema, tuple(ends), node)
+
+
+def _copied(node: RoutedJoin, ways: Sequence[Sequence[Stop]]) -> dict[WindowName, Slots]:
+    """The slots of each window that is copied: all in which some way probes it; none stand for every slot."""
+    found: dict[WindowName, set[Slots]] = {}
+    for head, way in enumerate(ways):
+        for step, stop in zip(node.routes[head], way, strict=True):
+            if stop.kept is Travel.TO_ALL:
+                found.setdefault(_window(node, step, stop), set()).add(stop.slots)
+    return {name: () if () in at else tuple(sorted({s for slots in at for s in slots})) for name, at in found.items()}
+
+
+def _window(node: RoutedJoin, step: p.ProbeStep, stop: Stop) -> WindowName:
+    return WindowName(node.joined[step.target].content, step.target_key, stop.kept is Travel.TO_ALL)
 
 
 Leg = Sequence[tuple[int, Stop]]
@@ -73,6 +87,9 @@ class _Routed:
     homes: Sequence[Slots] = ()
     """The slots in which windows by key are kept: those of the streams' sites."""
 
+    copied: Mapping[WindowName, Slots] = field(default_factory=dict)
+    """The slots that have a copy of a window each."""
+
     def _route(self, travel: Travel, key: tuple[str, ...], target: int) -> Route:
         by_key = Route(key, arrival=self.arrival, slots=self.homes[target])
         return {Travel.BY_KEY: by_key, Travel.TO_ALL: EVERY_SLOT, Travel.STAY: STAY}[travel]
@@ -103,8 +120,11 @@ class _Routed:
     def _probe(self, head: int, place: int, stop: Stop, flow: p.PhysicalNode, stage: int) -> OneWayJoin:
         step = self.node.routes[head][place]
         target = self.node.joined[step.target]
-        window = WindowName(target.content, step.target_key, stop.kept is Travel.TO_ALL)
-        route = self._route(stop.kept, step.target_key, step.target)
+        window = _window(self.node, step, stop)
+        if window in self.copied:
+            route = replace(EVERY_SLOT, slots=self.copied[window])
+        else:
+            route = self._route(stop.kept, step.target_key, step.target)
         self.windows.setdefault(window, (step.target, route))
         seen = self.rows(step.target, route, stage) if step.target < head else None
         schema = self.node.schema if place == len(self.node.routes[head]) - 1 else step.gathered

@@ -155,7 +155,7 @@ class LocalCluster:
     def _groups(self, route: Route, rows: pa.RecordBatch, count: int, slots: int) -> list[Owners]:
         """The groups of rows, once for each time that they are sent."""
         if route.everywhere:
-            return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in range(slots)]
+            return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in route.copied_to(slots)]
         if route.is_one_slot:
             return [np.full(rows.num_rows, in_slot(0), np.int32)]
         if route.key is not None:

@@ -169,7 +169,7 @@ def _groups(batch: Batch, port: int, route: Route, rows: pa.RecordBatch) -> list
     """The partition groups of a stream's rows, as Spark would compute them, once for each time that they are sent."""
     payload = batch.incoming.layout.payload(port, rows)
     if route.everywhere:
-        return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in range(batch.slots.count)]
+        return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in route.copied_to(batch.slots.count)]
     if route.is_one_slot:
         return [np.full(rows.num_rows, in_slot(0), np.int32)]
     key = batch.incoming.spread_by(port) if route.key is None else route.key

@@ -160,7 +160,7 @@ def exchanges_of(batch: Batch, plan: str, staged: Staged, number: int) -> int:
     if not readers or (fragment.route.key is None and not fragment.route.everywhere):
         return 0
     stages = batch.arrivals.stage(plan, readers[0]) - batch.arrivals.stage(plan, fragment)
-    return stages * (batch.slots.count if fragment.route.everywhere else 1)
+    return stages * (len(fragment.route.copied_to(batch.slots.count)) if fragment.route.everywhere else 1)
 
 
 def moved_bytes(reports: Sequence[Report], query: str | None = None) -> dict[str, int]:

@@ -47,11 +47,11 @@ def reuse_of(
         return result
     named = {slot: [e for e in entries if (e.state, e.key) == origin.name] for slot, entries in stored.items()}
     usable = shipment.what == "state" and shipment.as_is
-    if origin.placed.everywhere:  # every slot has all of it: one of them is enough
-        named = {slot: named[slot] for slot in sorted(named)[:1]}
+    if origin.placed.everywhere:  # every slot that has it has all of it: one of them is enough
+        named = dict([(slot, entries) for slot, entries in sorted(named.items()) if entries][:1])
         if shipment.placed.everywhere and usable:
             mine = [replace(e, state=shipment.name, key=shipment.key) for es in named.values() for e in es]
-            return SegmentReuse({slot: list(mine) for slot in range(new.slots)} if mine else {})
+            return SegmentReuse({slot: list(mine) for slot in shipment.placed.copied_to(new.slots)} if mine else {})
     if shipment.placed.everywhere:
         result.sent.update({slot: entries for slot, entries in named.items() if entries})
         return result

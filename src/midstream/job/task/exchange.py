@@ -339,10 +339,10 @@ def to_shared_slots(
     return elements.take(rows), np.concatenate([slots, *(np.full(len(c), slot, np.int32) for c, slot in copies)])
 
 
-def to_every_slot(elements: Elements, slots: int) -> tuple[Elements, Slots]:
-    """Elements once for each slot, and the slots they go to."""
-    rows = np.tile(np.arange(len(elements)), slots)
-    return elements.take(rows), np.repeat(np.arange(slots, dtype=np.int32), len(elements))
+def to_every_slot(elements: Elements, slots: Sequence[int]) -> tuple[Elements, Slots]:
+    """Elements once for each of some slots, and the slots they go to."""
+    rows = np.tile(np.arange(len(elements)), len(slots))
+    return elements.take(rows), np.repeat(np.asarray(slots, np.int32), len(elements))
 
 
 def default_routing(slots: int, groups: int = GROUPS) -> list[int]:

@@ -72,7 +72,7 @@ class SendStep:
             for piece in origin.pieces(segments, parcel.frontier, self.memory.chunk):
                 elements = shipment.shaped(piece)
                 if shipment.placed.everywhere:
-                    elements, slots = to_every_slot(elements, self.slots)
+                    elements, slots = to_every_slot(elements, shipment.placed.copied_to(self.slots))
                 else:
                     slots = slots_for(shipment.placed, elements, self.routing, anywhere)
                 if slot in parcel.parted:
@@ -118,8 +118,8 @@ class FillStep:
             report.fragments[work.query, work.fill.fragment.number] = filling.run(self.batch_id)
             if work.fill.fragment.reader is not None:
                 for output in filling.output.take():
-                    if work.fill.fragment.route.everywhere:
-                        output, slots = to_every_slot(output, self.slots)
+                    if (route := work.fill.fragment.route).everywhere:
+                        output, slots = to_every_slot(output, route.copied_to(self.slots))
                     else:
                         slots = self._slots(work, output)
                     yield exchange.rows(work.port, slots, output)

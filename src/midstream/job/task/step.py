@@ -319,7 +319,7 @@ class StageStep:
     def _sent(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> pa.RecordBatch:
         route = work.fragment.route
         if route.everywhere:
-            output, slots = to_every_slot(output, self.slots)
+            output, slots = to_every_slot(output, route.copied_to(self.slots))
         else:
             slots, groups = self._slots(work, slot, output, report)
             if groups is not None and (shared := self.shared.get(route.key_class)):

@@ -153,7 +153,7 @@ def _at_its_site(text: str, token: _Token, conditions: RoutedConditions) -> str 
     raise QueryError(
         f"the plan names the site {site}, at which {stream} does not live",
         detail=f"the sites of the query's streams are {declared}; "
-        "-> sends partial results to the site of the stream, <- keeps its window in every slot",
+        "-> sends partial results to the site of the stream, <- keeps its window wherever it is probed",
         hint=f"write {stream} alone" if home is None else f"write {stream} alone or {stream}@{home}",
         text=text,
         position=token.position + len(stream) + token.text.startswith('"'),

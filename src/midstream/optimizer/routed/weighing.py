@@ -15,14 +15,14 @@ its stream, and whatever travels takes the links between sites.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from midstream.algebra.placements import Placement
 from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
 from midstream.optimizer.join_graph import Inputs, JoinGraph, Routed
 from midstream.optimizer.routed.shapes import may_route
-from midstream.optimizer.sites.topology import INTERVAL, Shares, Topology, Travelling
+from midstream.optimizer.sites.topology import INTERVAL, Copied, Shares, Topology, Travelling
 
 MOST = 8
 """Up to how many streams routed joins are weighed."""
@@ -76,18 +76,23 @@ class Joins(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """How rows get to where they are read: by a key to the slots of a site (None: all), stay, or go to every slot."""
+    """How rows get to where they are read: by a key to the slots of a site (None: all), stay, or go to every slot.
+
+    What goes everywhere goes to the slots of the sites that it is `copied` to.
+    """
 
     by: Classes
     everywhere: bool
     site: str | None = None
+    copied: Copied = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Hop:
     """A probe of a way: of which stream, by which key, where its window is, and in which leg of the way it is.
 
-    A leg ends where partial results travel.
+    A leg ends where partial results travel. The site is the one at which the window by key is; of a window that is
+    copied, the one at which it is probed, and `copied` are all of these.
     """
 
     target: int
@@ -95,11 +100,12 @@ class _Hop:
     everywhere: bool
     leg: int
     site: str | None = None
+    copied: Copied = None
 
     @property
     def route(self) -> _Route:
-        """How rows get to the window: by a key or where they are, or to every slot."""
-        return _Route((), True) if self.everywhere else _Route(self.by, False, self.site)
+        """How rows get to the window: by a key or where they are, or to every slot that probes it."""
+        return _Route((), True, None, self.copied) if self.everywhere else _Route(self.by, False, self.site)
 
 
 @dataclass(slots=True)
@@ -126,15 +132,14 @@ class _Sums:
 
 def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
     """The joint cost of the ways of all streams."""
-    ways = [_way(joins, head, order, placements[head]) for head, order in enumerate(orders)]
+    ways = _with_copies([_way(joins, head, order, placements[head]) for head, order in enumerate(orders)])
     topology = joins.topology
     sums = _Sums(max(way[-1].leg for way in ways), travelling=None if topology is None else Travelling(topology))
     for head, way in enumerate(ways):
         _follow(joins, head, way, sums)
     inserted = rows = size = moved = 0.0
-    slots = _slots(joins)
     for stream, route, _ in sums.windows:
-        flow, copies = joins.leaves[stream], slots if route.everywhere and joins.spread else 1
+        flow, copies = joins.leaves[stream], _copies(joins, route) if joins.spread else 1
         inserted += copies * flow.rate
         rows += copies * flow.population
         size += copies * flow.population * (flow.width + ROW_OVERHEAD)
@@ -142,7 +147,7 @@ def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
     before = 1 if _at_sites(joins) else 0
     for (stream, route), stages in sums.read.items():
         passed = sum(stage - 1 + before for stage in stages)
-        moved += joins.leaves[stream].rate * passed * (slots if route.everywhere else 1)
+        moved += joins.leaves[stream].rate * passed * _copies(joins, route)
         if sums.travelling is not None:
             for stage in stages:
                 if before or stage > 1:
@@ -169,6 +174,22 @@ def _fragments(ways: list[list[_Hop]], sums: _Sums) -> int:
     return sum(map(len, sums.read.values())) + len(sums.windows) + sum(way[-1].leg - 1 for way in ways)
 
 
+def _with_copies(ways: list[list[_Hop]]) -> list[list[_Hop]]:
+    """The ways with what is copied at all sites from which some way probes it."""
+    found: dict[tuple[int, Classes], set[str | None]] = {}
+    for hop in (hop for way in ways for hop in way if hop.everywhere):
+        found.setdefault((hop.target, hop.by), set()).add(hop.site)
+    named = {window: None if None in sites else frozenset(filter(None, sites)) for window, sites in found.items()}
+    return [[replace(h, copied=named[h.target, h.by]) if h.everywhere else h for h in way] for way in ways]
+
+
+def _copies(joins: Joins, route: _Route) -> int:
+    """How many slots have what goes by a route, each for itself."""
+    if not route.everywhere:
+        return 1
+    return _slots(joins) if joins.topology is None else sum(joins.topology.copies(route.copied))
+
+
 def _slots(joins: Joins) -> int:
     return SLOTS if joins.topology is None else len(joins.topology.slots)
 
@@ -183,7 +204,7 @@ def _send_rows(joins: Joins, stream: int, route: _Route, travelling: Travelling)
     leaf, topology = joins.leaves[stream], travelling.topology
     start, size = topology.home(joins.homes[stream]), leaf.rate * (leaf.width + INTERVAL)
     if route.everywhere:
-        travelling.send_everywhere(0, start, size)
+        travelling.send_everywhere(0, start, size, route.copied)
     elif route.by:
         travelling.send(0, start, topology.home(route.site), size)
 
@@ -194,7 +215,7 @@ def _copied(joins: Joins, sums: _Sums) -> float:
     for stream, leaf in enumerate(joins.leaves):
         first = [route for (known, route), stages in sums.read.items() if known == stream and 1 in stages]
         by_key = sum(1 for route in first if route.by and not route.everywhere)
-        everywhere = _slots(joins) if any(route.everywhere for route in first) else 0
+        everywhere = max((_copies(joins, route) for route in first if route.everywhere), default=0)
         total += leaf.rate * (max(1, by_key) + everywhere - 1)
     return total
 
@@ -202,15 +223,15 @@ def _copied(joins: Joins, sums: _Sums) -> float:
 def _way(joins: Joins, head: int, order: tuple[int, ...], placed: tuple[Placement, ...]) -> list[_Hop]:
     hops: list[_Hop] = []
     inside, leg, together = 1 << head, 0, list[Classes]()
-    here: str | None = None
+    here = joins.homes[head]
     for target, placement in zip(order, placed, strict=True):
         by, everywhere = joins.classes_between(inside, 1 << target), placement is Placement.SOURCE
         home = joins.homes[target]
         stays = everywhere or (by in together and home == here)
         leg += 1 if not hops or not stays else 0
         if not everywhere:
-            together, here = [by] if by else [], home
-        hops.append(_Hop(target, by, everywhere, leg, home))
+            together, here = ([by], home) if by else ([], None)
+        hops.append(_Hop(target, by, everywhere, leg, here if everywhere else home))
         inside |= 1 << target
     return hops
 

@@ -26,6 +26,10 @@ NOWHERE = ""
 """The site of slots that belong to none."""
 
 
+Copied = frozenset[str] | None
+"""The sites that have a copy of a window in each of their slots; None: all slots have one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transfers:
     """Bytes per tick from site to site, and how many exchanges of a batch use each way."""
@@ -68,6 +72,13 @@ class Topology:
     def counts(self) -> tuple[int, ...]:
         """How many slots each site has."""
         return tuple(self.slots.count(name) for name in self.names)
+
+    def copies(self, sites: Copied) -> tuple[int, ...]:
+        """How many copies of a window each site has that is kept in every slot, or in every slot of some sites."""
+        if sites is None:
+            return self.counts
+        at = [self.slots[slot] for slot in {slot for site in sites for slot in self.sites[site]}]
+        return tuple(map(at.count, self.names))
 
     @cached_property
     def _lines(self) -> Mapping[Pair, Link]:
@@ -121,11 +132,11 @@ class Travelling:
                 if share:
                     self._add(exchange, (a, b), share * size)
 
-    def send_everywhere(self, exchange: object, start: Shares, size: float) -> None:
-        """Rows of so many bytes per tick go to every slot."""
+    def send_everywhere(self, exchange: object, start: Shares, size: float, sites: Copied = None) -> None:
+        """Rows of so many bytes per tick go to every slot, or to every slot of some sites."""
         for a, part in enumerate(start):
-            for b, count in enumerate(self.topology.counts):
-                if part:
+            for b, count in enumerate(self.topology.copies(sites)):
+                if part and count:
                     self._add(exchange, (a, b), part * size * count)
 
     def _add(self, exchange: object, pair: Pair, size: float) -> None:

@@ -98,7 +98,7 @@ def grouped(rows: DataFrame, incoming: Incoming, arrivals: Arrivals, group_bits:
         return rows.select("*", F.expr(f"CAST(CASE `{PORT}` {whens} END AS INT)").alias(GROUP))
     sent = {port: [(port, group)] for port, group in own.items()}
     for port, copy in arrivals.copies.items():
-        groups = [str(in_slot(slot)) for slot in range(slots)]
+        groups = [str(in_slot(slot)) for slot in copy.route.copied_to(slots)]
         if not copy.route.everywhere:
             groups = [_group(incoming, copy.route, copy.stream, group_bits)]
         sent[copy.stream] += [(port, group) for group in groups]
