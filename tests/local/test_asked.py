@@ -71,6 +71,7 @@ def test_the_command_line_has_some_slots_of_a_running_job_migrate(session, tmp_p
     )
     assert told.exit_code == 0, told.output
     session.push({name: rows(20) for name in "ABC"})
+    assert "to (A (B C)) in slot 1 by moving_state" in CliRunner().invoke(app, ["status", str(tmp_path)]).output
     session.push({name: rows(40) for name in "ABC"})
     assert {slot: plan.text for slot, plan in session.queries["q"].plans.items()} == {0: "((A B) C)", 1: "(A (B C))"}
     refused = CliRunner().invoke(app, ["migrate", str(tmp_path), "q", "((A B) C)", "--slots", "7"])

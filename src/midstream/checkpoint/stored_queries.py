@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
@@ -69,20 +70,39 @@ def _knowledge(name: str, kept: Mapping[str, Any], time: str) -> Knowledge:
 def _under_way(manifest: Manifest, name: str, entry: QueryEntry, plan: Mapping[str, Any]) -> StoredMigration | None:
     record = manifest.migration.get(name)
     if record is None:
+        if own := {slot: kept for slot, kept in manifest.account(name).local_plans.items() if kept.get("migration")}:
+            return _in_slots(name, own, entry)
         verifying = manifest.account(name).verifying
         rehearsed = manifest.migration.get(name + REHEARSED)
         return None if verifying is None else _verifying(name, entry, verifying, rehearsed)
-    decision, account, target = record["decision"], record.get("account"), plan.get("target")
+    return _migration(name, entry.plan, record, entry.time, plan.get("target"))
+
+
+def _in_slots(name: str, own: Mapping[str, Mapping[str, Any]], entry: QueryEntry) -> StoredMigration:
+    """The migration of single slots, each of which goes by itself: of those with the first one's plans."""
+    first = next(iter(own.values()))
+    slots = tuple(int(slot) for slot, kept in own.items() if _plans(kept) == _plans(first))
+    return replace(_migration(name, first["plan"], first["migration"], entry.time), slots=slots)
+
+
+def _plans(kept: Mapping[str, Any]) -> tuple[str, str]:
+    return kept["plan"], kept["migration"]["plan"]
+
+
+def _migration(
+    name: str, old: str, record: Mapping[str, Any], time: str, target: Mapping[str, Any] | None = None
+) -> StoredMigration:
+    decision, account = record["decision"], record.get("account")
     split = decision.get("split_after")
     return StoredMigration(
         name,
-        entry.plan,
+        old,
         record["plan"],
         decision.get("strategy", record["strategy"]),
         "ending" if record["done"] else "under way",
         record["trigger"],
         decision.get("part"),
-        Period(record["begun"], None, None if split is None else split + 0.5, entry.time),
+        Period(record["begun"], None, None if split is None else split + 0.5, time),
         tuple(_forecast(p) for p in decision.get("predictions", ())),
         None if account is None else _figures(account, account["ended"] - account["started"]),
         graph_of_record(record["plan"], target) if target else join_tree(record["plan"]),
