@@ -132,12 +132,12 @@ class MatchRowsOperator(OrderedRowsOperator):
         for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             open_from = search.partition(first, last)
             kept_from = max(first, open_from - self.spec.reach)
-            past = rows.valid_to[order[kept_from:open_from]] == INFINITY
-            closed += [*range(first, kept_from), *(kept_from + np.flatnonzero(~past)).tolist()]
-            again += (kept_from + np.flatnonzero(~past)).tolist()
+            back = [row for row in range(kept_from, open_from) if not search.past[row]]
+            closed += [*range(first, kept_from), *back]
+            again += back
         if again:
-            back = ordered.take(np.array(again))
-            self._looked_back_to.append(back.with_validity(back.valid_from, np.full(len(back), INFINITY)))
+            looked = ordered.take(np.array(again))
+            self._looked_back_to.append(looked.with_validity(looked.valid_from, np.full(len(looked), INFINITY)))
         return search.found(self.schema), order[np.array(closed, np.intp)]
 
 
@@ -148,8 +148,11 @@ class _Search:
         """`firsts` are the first rows of the partitions of all."""
         self.spec, self.rows, self.start, self.end = spec, rows, start, end
         self.times = rows.valid_from.tolist()
-        self.holds = {name: self._holding(name, firsts).tolist() for name in spec.free}
+        self.free = {name: self._holding(name, firsts) for name in spec.free}
+        self.holds = {name: held.tolist() for name, held in self.free.items()}
         self.past = (rows.valid_to == INFINITY).tolist()
+        self.head = tuple(self._head())
+        self.likely, self.seen, self.whole = self._begun(firsts)
         self.matches: list[list[tuple[int, str]]] = []
         self.firsts: list[int] = []
         self.instants: list[int] = []
@@ -167,6 +170,36 @@ class _Search:
         batch = pa.RecordBatch.from_arrays([*columns.columns, *values], schema=self.spec.known)
         return self.spec.conditions[symbol](batch)
 
+    def _begun(self, firsts: Indices) -> tuple[list[int], list[int], list[bool]]:
+        """What the symbols that every match begins with say, one after the other, of all rows at once.
+
+        For each row: the next one from which a match is not ruled out, the time up to which rows were looked at to
+        say so of itself, and whether that is all of a match.
+        """
+        times, rows, within = self.rows.valid_from, np.arange(len(self.rows)), self.spec.within
+        new_partition = np.append(firsts[1:] != firsts[:-1], True)
+        lasts = np.flatnonzero(new_partition)[np.cumsum(new_partition) - new_partition]
+        until = np.full(len(rows), INFINITY) if within is None else times + within
+        asked, ruled_out, decided = np.ones(len(rows), bool), np.zeros(len(rows), bool), times
+        for number, symbol in enumerate(self.head):
+            asked = asked & (rows + number <= lasts)
+            there = np.minimum(rows + number, lasts)
+            decided = np.where(asked, np.minimum(times[there], until), decided)
+            out = asked & ((times[there] > until) | ~self.free.get(symbol, np.ones(len(rows), bool))[there])
+            ruled_out, asked = ruled_out | out, asked & ~out
+        following = np.minimum.accumulate(np.where(ruled_out, len(rows), rows)[::-1])[::-1]
+        whole = asked if len(self.head) == len(self.spec.program) - 1 else np.zeros(len(rows), bool)
+        return following.tolist(), decided.tolist(), whole.tolist()
+
+    def _head(self) -> Iterator[str]:
+        """The symbols that every match begins with, as far as their conditions look at the row alone."""
+        for step in self.spec.program:
+            if step is None or isinstance(step[0], int):
+                return
+            if step[0] in self.spec.conditions and step[0] not in self.free:
+                return
+            yield step[0]
+
     def partition(self, first: int, last: int) -> int:
         """Looks for the matches of the rows between two places; gives the first row that is still open."""
         self.first, self.last = first, last
@@ -175,6 +208,10 @@ class _Search:
             begin += 1
         instant = self.start
         while begin < last:
+            if (likely := min(self.likely[begin], last)) > begin:
+                instant = max(instant, *self.seen[begin:likely])
+                begin = likely
+                continue
             self.decided = self.times[begin]
             found = self._from(begin)
             if found is None:
@@ -191,6 +228,9 @@ class _Search:
 
     def _from(self, begin: int) -> list[tuple[int, str]] | None:
         """The match from a row on, nothing if there is none, None if that is open."""
+        if self.whole[begin]:
+            self.decided = self.seen[begin]
+            return list(enumerate(self.head, begin))
         within, program = self.spec.within, self.spec.program
         until = None if within is None else self.times[begin] + within
         stack: list[tuple[int, int, Matched | None]] = [(0, begin, None)]
@@ -224,31 +264,43 @@ class _Search:
             return True
         so_far = _unrolled(matched)
         own = [column.slice(row, 1) for column in self.rows.columns.columns]
-        values = [self._values(value, [so_far], [self.first]) for value in self.spec.values]
+        values = self._values([so_far], [self.first])
         return bool(condition(pa.RecordBatch.from_arrays([*own, *values], schema=self.spec.known))[0])
 
     def _next(self, found: list[tuple[int, str]]) -> int:
-        own = [row for row, symbol in found if symbol == self.spec.skip.symbol]
         match self.spec.skip.to:
             case "past last row":
                 return found[-1][0] + 1
-            case "first":
-                return own[0] if own else 0
-            case "last":
-                return own[-1] if own else 0
-        return found[0][0] + 1
+            case "next row":
+                return found[0][0] + 1
+            case to:
+                own = [row for row, symbol in found if symbol == self.spec.skip.symbol] or [0]
+                return own[0 if to == "first" else -1]
 
-    def _values(self, value: PatternValue, matches: list[list[tuple[int, str]]], firsts: list[int]) -> pa.Array:
-        """A value of each match; `firsts` are the first rows of their partitions."""
-        rows = [[row for row, symbol in found if value.symbol in (None, symbol)] for found in matches]
+    def _values(self, matches: list[list[tuple[int, str]]], firsts: list[int]) -> list[pa.Array]:
+        """The values of each match; `firsts` are the first rows of their partitions."""
+        taken = [pair for found in matches for pair in found]
+        rows, symbols = np.array([row for row, _ in taken], np.int64), np.array([symbol for _, symbol in taken])
+        of = np.repeat(np.arange(len(matches)), [len(found) for found in matches])
+        made = []
+        for value in self.spec.values:
+            own = np.ones(len(rows), bool) if value.symbol is None else symbols == value.symbol
+            counts = np.bincount(of[own], minlength=len(matches))
+            made.append(self._value(value, rows[own], counts, np.array(firsts)))
+        return made
+
+    def _value(self, value: PatternValue, rows: Indices, counts: Indices, firsts: Indices) -> pa.Array:
+        """A value of each match: so many of the rows are its own, after those of the matches before."""
         if value.column is None:
-            return pa.array([len(own) for own in rows], value.type)
-        column = self.rows.columns.column(value.column)
-        if value.function in ("first", "last"):
-            places = [_place(value, own, first) for own, first in zip(rows, firsts, strict=True)]
-            return column.take(pa.array(places, pa.int64()))
-        made = [_AGGREGATES[value.function](column.take(pa.array(own, pa.int64()))).as_py() for own in rows]
-        return pa.array(made, value.type)
+            return pa.array(counts, value.type)
+        column, ends = self.rows.columns.column(value.column), np.cumsum(counts)
+        if value.function not in ("first", "last"):
+            parts = (column.take(pa.array(own)) for own in np.split(rows, ends[:-1]))
+            return pa.array([_AGGREGATES[value.function](part).as_py() for part in parts], value.type)
+        place = ends - counts + value.number if value.function == "first" else ends - 1 - value.number
+        has = value.number < counts
+        row = np.append(rows, 0)[np.where(has, place, -1)] - value.before
+        return column.take(pa.array(row, mask=~has | (row < firsts)))
 
     def found(self, schema: pa.Schema) -> Elements:
         """The matches, at the instants at which they were decided."""
@@ -256,19 +308,11 @@ class _Search:
             return empty_elements(schema)
         last = pa.array([found[-1][0] for found in self.matches], pa.int64())
         own = [column.take(last) for column in self.rows.columns.columns]
-        values = [self._values(value, self.matches, self.firsts) for value in self.spec.values]
+        values = self._values(self.matches, self.firsts)
         known = pa.RecordBatch.from_arrays([*own, *values], schema=self.spec.known)
         columns = [*(known.column(key) for key in self.spec.keys), *(measure(known) for measure in self.spec.measures)]
         instants = np.array(self.instants, np.int64)
         return Elements(pa.RecordBatch.from_arrays(columns, schema=schema), instants, instants + 1)
-
-
-def _place(value: PatternValue, own: list[int], first: int) -> int | None:
-    """The row that a value is of; None if there is none."""
-    if value.number >= len(own):
-        return None
-    row = (own[value.number] if value.function == "first" else own[-1 - value.number]) - value.before
-    return row if row >= first else None
 
 
 def _unrolled(matched: Matched | None) -> list[tuple[int, str]]:
