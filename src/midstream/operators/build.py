@@ -113,20 +113,7 @@ def _(node: p.MultiwayJoin, functions: Functions) -> Operator:
 
 @build.register
 def _(node: routed.OneWayJoin, functions: Functions) -> Operator:
-    residual = _predicate(node.residual, node.gathered, functions)
-    return one_way_join.OneWayJoinOperator(
-        node.schema,
-        node.flow.schema,
-        node.key,
-        node.window,
-        node.stored,
-        node.gathered,
-        residual,
-        node.nulls_equal,
-        node.rows is not None,
-        node.bits,
-        node.arrival,
-    )
+    return one_way_join.OneWayJoinOperator(node, _predicate(node.residual, node.gathered, functions))
 
 
 @build.register
@@ -261,19 +248,9 @@ def _(node: p.FollowedBy, functions: Functions) -> Operator:
     def kept(what: str, side: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:
         return SortedState(f"{what} of {node.content}", key, side.schema, None, grouping=grouping_of(side))
 
-    return sequence.FollowedByOperator(
-        node.schema,
-        kept("firsts", node.left, node.left_key),
-        kept("seconds", node.right, node.right_key),
-        kept("used firsts", node.left, node.left_key),
-        node.mode,
-        node.within,
-        _predicate(node.condition, node.schema, functions),
-        node.outer,
-        node.order,
-        node.identity,
-        node.numbers,
-    )
+    both = kept("firsts", node.left, node.left_key), kept("seconds", node.right, node.right_key)
+    used, condition = kept("used firsts", node.left, node.left_key), _predicate(node.condition, node.schema, functions)
+    return sequence.FollowedByOperator(node, both, used, condition)
 
 
 def _aggregate_spec(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,13 @@ class MatchSpec:
     within: int | None
 
     @property
+    def head(self) -> list[str]:
+        """The symbols that every match begins with, as far as their conditions look at the row alone."""
+        straight = takewhile(lambda step: step is not None and isinstance(step[0], str), self.program)
+        symbols = [str(step[0]) for step in straight if step is not None]
+        return list(takewhile(lambda symbol: symbol in self.free or symbol not in self.conditions, symbols))
+
+    @property
     def reach(self) -> int:
         """How many rows before a match are looked at."""
         return max((value.before for value in self.values), default=0)
@@ -141,6 +149,19 @@ class MatchRowsOperator(OrderedRowsOperator):
         return search.found(self.schema), order[np.array(closed, np.intp)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What the symbols that every match begins with say, one after the other, of all rows at once.
+
+    For each row: the next one from which a match is not ruled out, the time up to which rows were looked at to say so
+    of itself, and whether that is all of a match.
+    """
+
+    likely: list[int]
+    seen: list[int]
+    whole: list[bool]
+
+
 class _Search:
     """Looks for matches among rows in order."""
 
@@ -148,11 +169,10 @@ class _Search:
         """`firsts` are the first rows of the partitions of all."""
         self.spec, self.rows, self.start, self.end = spec, rows, start, end
         self.times = rows.valid_from.tolist()
-        self.free = {name: self._holding(name, firsts) for name in spec.free}
-        self.holds = {name: held.tolist() for name, held in self.free.items()}
+        self.holds = {name: self._holding(name, firsts) for name in spec.free}
         self.past = (rows.valid_to == INFINITY).tolist()
-        self.head = tuple(self._head())
-        self.likely, self.seen, self.whole = self._begun(firsts)
+        self.head = spec.head
+        self.begun = self._begun(firsts)
         self.matches: list[list[tuple[int, str]]] = []
         self.firsts: list[int] = []
         self.instants: list[int] = []
@@ -170,35 +190,21 @@ class _Search:
         batch = pa.RecordBatch.from_arrays([*columns.columns, *values], schema=self.spec.known)
         return self.spec.conditions[symbol](batch)
 
-    def _begun(self, firsts: Indices) -> tuple[list[int], list[int], list[bool]]:
-        """What the symbols that every match begins with say, one after the other, of all rows at once.
-
-        For each row: the next one from which a match is not ruled out, the time up to which rows were looked at to
-        say so of itself, and whether that is all of a match.
-        """
+    def _begun(self, firsts: Indices) -> _Begun:
         times, rows, within = self.rows.valid_from, np.arange(len(self.rows)), self.spec.within
         new_partition = np.append(firsts[1:] != firsts[:-1], True)
         lasts = np.flatnonzero(new_partition)[np.cumsum(new_partition) - new_partition]
         until = np.full(len(rows), INFINITY) if within is None else times + within
-        asked, ruled_out, decided = np.ones(len(rows), bool), np.zeros(len(rows), bool), times
+        asked, ruled_out, seen = np.ones(len(rows), bool), np.zeros(len(rows), bool), times
         for number, symbol in enumerate(self.head):
             asked = asked & (rows + number <= lasts)
             there = np.minimum(rows + number, lasts)
-            decided = np.where(asked, np.minimum(times[there], until), decided)
-            out = asked & ((times[there] > until) | ~self.free.get(symbol, np.ones(len(rows), bool))[there])
+            seen = np.where(asked, np.minimum(times[there], until), seen)
+            out = asked & ((times[there] > until) | ~self.holds.get(symbol, np.ones(len(rows), bool))[there])
             ruled_out, asked = ruled_out | out, asked & ~out
-        following = np.minimum.accumulate(np.where(ruled_out, len(rows), rows)[::-1])[::-1]
+        likely = np.minimum.accumulate(np.where(ruled_out, len(rows), rows)[::-1])[::-1]
         whole = asked if len(self.head) == len(self.spec.program) - 1 else np.zeros(len(rows), bool)
-        return following.tolist(), decided.tolist(), whole.tolist()
-
-    def _head(self) -> Iterator[str]:
-        """The symbols that every match begins with, as far as their conditions look at the row alone."""
-        for step in self.spec.program:
-            if step is None or isinstance(step[0], int):
-                return
-            if step[0] in self.spec.conditions and step[0] not in self.free:
-                return
-            yield step[0]
+        return _Begun(likely.tolist(), seen.tolist(), whole.tolist())
 
     def partition(self, first: int, last: int) -> int:
         """Looks for the matches of the rows between two places; gives the first row that is still open."""
@@ -208,8 +214,8 @@ class _Search:
             begin += 1
         instant = self.start
         while begin < last:
-            if (likely := min(self.likely[begin], last)) > begin:
-                instant = max(instant, *self.seen[begin:likely])
+            if (likely := min(self.begun.likely[begin], last)) > begin:
+                instant = max(instant, *self.begun.seen[begin:likely])
                 begin = likely
                 continue
             self.decided = self.times[begin]
@@ -228,8 +234,8 @@ class _Search:
 
     def _from(self, begin: int) -> list[tuple[int, str]] | None:
         """The match from a row on, nothing if there is none, None if that is open."""
-        if self.whole[begin]:
-            self.decided = self.seen[begin]
+        if self.begun.whole[begin]:
+            self.decided = self.begun.seen[begin]
             return list(enumerate(self.head, begin))
         within, program = self.spec.within, self.spec.program
         until = None if within is None else self.times[begin] + within

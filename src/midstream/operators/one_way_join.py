@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from midstream.algebra.physical.routed import WindowName
+from midstream.algebra.physical.routed import OneWayJoin
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Key, concatenate
+from midstream.operators.elements import Elements, concatenate
 from midstream.operators.expressions import Predicate
 from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
 from midstream.operators.state.segment import Grouping
@@ -26,31 +26,19 @@ class OneWayJoinOperator(Operator):
     name = "one-way join"
     at_once = PAIRS_AT_ONCE
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        flow: pa.Schema,
-        key: Key,
-        window: WindowName,
-        stored: pa.Schema,
-        gathered: pa.Schema,
-        residual: Predicate | None,
-        nulls_equal: bool,
-        sees_batch: bool,
-        bits: int | None,
-        arrival: bool,
-    ) -> None:
-        super().__init__(schema)
-        self.ports = 2 if sees_batch else 1
-        self.probed, self.nulls_equal, self.residual = window, nulls_equal, residual
-        here, there = (None if bits is None else Grouping(k, bits, arrival) for k in (key, window.key))
+    def __init__(self, node: OneWayJoin, residual: Predicate | None) -> None:
+        super().__init__(node.schema)
+        key, window, stored, flow = node.key, node.window, node.stored, node.flow.schema
+        self.ports = 1 if node.rows is None else 2
+        self.probed, self.nulls_equal, self.residual = window, node.nulls_equal, residual
+        here, there = (None if node.bits is None else Grouping(k, node.bits, node.arrival) for k in (key, window.key))
         self.window = SortedState(window.content, window.key, stored, None, grouping=there)
         self.seen = SortedState(window.content, window.key, stored, None, grouping=there)
         self.flow = SortedState("partial results", key, flow, None, grouping=here)
-        forth, back = output_of(gathered, flow, stored), output_of(gathered, stored, flow)
+        forth, back = output_of(node.gathered, flow, stored), output_of(node.gathered, stored, flow)
         self.probes = (
-            (Probe(key, self.window, nulls_equal, forth), Probe(key, self.seen, nulls_equal, forth)),
-            (Probe(window.key, self.flow, nulls_equal, back),),
+            (Probe(key, self.window, node.nulls_equal, forth), Probe(key, self.seen, node.nulls_equal, forth)),
+            (Probe(window.key, self.flow, node.nulls_equal, back),),
         )
 
     def process(self, port: int, batch: Elements) -> Elements | None:

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.physical import RowColumns
-from midstream.algebra.plan import SequenceMode, TimeOrder
+from midstream.algebra.physical import FollowedBy
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Mask, Ticks, concatenate, empty_elements
 from midstream.operators.expressions import Predicate
@@ -41,37 +40,17 @@ SPARE_ROWS = 1024
 
 
 class FollowedByOperator(SliceOperator):
-    """A sequence of two inputs of raw tuples; the third state holds the firsts that chronicle has used up.
-
-    `identity` names the columns by which rows of the two sides are known, if they may be the same row; `numbers` those
-    of the results' rows that others ask for.
-    """
+    """A sequence of two inputs of raw tuples; the third state holds the firsts that chronicle has used up."""
 
     def __init__(
-        self,
-        schema: pa.Schema,
-        firsts: SortedState,
-        seconds: SortedState,
-        used: SortedState,
-        mode: SequenceMode,
-        within: int | None = None,
-        condition: Predicate | None = None,
-        outer: bool = False,
-        order: TimeOrder = "<=",
-        identity: tuple[RowColumns, RowColumns] | None = None,
-        numbers: tuple[RowColumns, ...] = (),
+        self, node: FollowedBy, kept: tuple[SortedState, SortedState], used: SortedState, condition: Predicate | None
     ) -> None:
-        super().__init__(schema, (firsts, seconds), None)
-        self.name = f"sequence {mode}"
+        super().__init__(node.schema, kept, None)
+        self.name = f"sequence {node.mode}"
+        self.node = node
         self.used = used
-        self.mode = mode
-        self.within = within
         self.condition = condition
-        self.outer = outer
-        self.order: TimeOrder = order
-        self.identity = identity
-        self.numbers = numbers
-        self.places = output_of(schema, firsts.schema, seconds.schema).places
+        self.places = output_of(node.schema, kept[0].schema, kept[1].schema).places
         self.tidy_rows = 0
 
     @property
@@ -79,19 +58,14 @@ class FollowedByOperator(SliceOperator):
         return (*self.kept, self.used)
 
     @property
-    def waits(self) -> bool:
-        """Whether seconds wait for a later first."""
-        return self.order in (">=", ">")
-
-    @property
     def choosy(self) -> bool:
         """Whether more than being used can rule out a first that is near enough."""
-        return self.condition is not None or self.identity is not None
+        return self.condition is not None or self.node.identity is not None
 
     def process(self, port: int, batch: Elements) -> Elements | None:
-        if port == 0 or not self.outer:
+        if port == 0 or not self.node.outer:
             batch = _with_keys(batch, self.kept[port].key)
-        if (port == 1) == self.waits:
+        if (port == 1) == self.node.waits:
             batch = batch.with_validity(batch.valid_from, self._ends(batch.valid_from))
         return super().process(port, batch) if len(batch) else None
 
@@ -99,7 +73,7 @@ class FollowedByOperator(SliceOperator):
         for state in self.states:
             state.expire(end)
         firsts, seconds = self.kept
-        if self.waits:
+        if self.node.waits:
             return
         for segment in seconds.segments:
             if segment.earliest_from < end:
@@ -112,12 +86,12 @@ class FollowedByOperator(SliceOperator):
         for stored in stored_by_range(self.kept, start, end, self.most):
             if self.is_large(stored):
                 self.refuse_more_than_memory("the rows of one key", sum(part.size() for part in stored))
-            seconds = self._waiting(stored, taken) if self.waits else stored[1].alive().elements
+            seconds = self._waiting(stored, taken) if self.node.waits else stored[1].alive().elements
             if len(seconds) == 0:
                 continue
             run = self._run(_in_order(seconds), start, end)
             self.work.probed += len(seconds)
-            for part in self._later_results(run, end) if self.waits else self._results(run):
+            for part in self._later_results(run, end) if self.node.waits else self._results(run):
                 if len(part):
                     yield part
         for segment, rows in taken:
@@ -136,9 +110,9 @@ class FollowedByOperator(SliceOperator):
 
     def _ends(self, times: Ticks) -> Ticks:
         """How long tuples of the side that waits for the other count."""
-        if self.within is None:
+        if self.node.within is None:
             return np.full(len(times), INFINITY)
-        return np.minimum(times, INFINITY - self.within - 1) + (self.within + 1)
+        return np.minimum(times, INFINITY - self.node.within - 1) + (self.node.within + 1)
 
     def _run(self, seconds: Elements, start: int, end: int) -> PairedRun:
         hashes = np.unique(hash_order(self.hashes(1, seconds))[1])
@@ -149,19 +123,27 @@ class FollowedByOperator(SliceOperator):
         by_group = np.argsort(groups_second, kind="stable")
         seconds, groups_second = seconds.take(by_group), groups_second[by_group]
         firsts, seconds = self._numbered(firsts, seconds)
-        if self.mode == "chronicle" and self.used.rows:
+        if self.node.mode == "chronicle" and self.used.rows:
             fresh = self._unused(firsts, groups_first, _found(self.used, hashes, start, end))
             firsts, groups_first = firsts.where(fresh), groups_first[fresh]
-        low, high = reach(firsts.valid_from, groups_first, seconds.valid_from, groups_second, self.within, self.order)
-        rows = None if self.identity is None else same_rows(firsts, self.identity[0], seconds, self.identity[1])
+        low, high = reach(
+            firsts.valid_from, groups_first, seconds.valid_from, groups_second, self.node.within, self.node.order
+        )
+        rows = (
+            None
+            if self.node.identity is None
+            else same_rows(firsts, self.node.identity[0], seconds, self.node.identity[1])
+        )
         return PairedRun(firsts, seconds, groups_second, low, high, rows)
 
     def _numbered(self, firsts: Elements, seconds: Elements) -> tuple[Elements, Elements]:
         """Both sides, equal rows of a stream numbered where that matters here or to others."""
-        for names in self.numbers:
-            firsts, seconds = (numbered(firsts, names), seconds) if self.waits else (firsts, numbered(seconds, names))
-        if self.identity is not None:
-            firsts, seconds = numbered(firsts, self.identity[0]), numbered(seconds, self.identity[1])
+        for names in self.node.numbers:
+            firsts, seconds = (
+                (numbered(firsts, names), seconds) if self.node.waits else (firsts, numbered(seconds, names))
+            )
+        if self.node.identity is not None:
+            firsts, seconds = numbered(firsts, self.node.identity[0]), numbered(seconds, self.node.identity[1])
         return firsts, seconds
 
     def _unused(self, firsts: Elements, groups: Indices, used: Elements) -> Mask:
@@ -187,13 +169,13 @@ class FollowedByOperator(SliceOperator):
                 pairs, there = pairs.where(holds), there[holds]
             matched[there] = True
             yield pairs
-        if self.outer:
+        if self.node.outer:
             alone = run.seconds.where(~matched)
             yield self._padded(alone, alone.valid_from)
 
     def _pairs(self, run: PairedRun) -> Iterator[tuple[Indices, Indices]]:
         """Positions of firsts and seconds that belong together."""
-        match self.mode:
+        match self.node.mode:
             case "recent":
                 yield latest(run)
             case "chronicle":
@@ -229,7 +211,7 @@ class FollowedByOperator(SliceOperator):
         pairs = self._paired(run, here, there, times)
         holds = np.ones(len(here), bool) if self.condition is None else self.condition(pairs.columns)
         answered = run.seconds.valid_to <= end
-        if self.outer:
+        if self.node.outer:
             # It is known that a second has no first when its time is up, or when the condition rejects the one it has.
             known = run.seconds.valid_to - 1
             known[there] = times
@@ -260,7 +242,7 @@ class FollowedByOperator(SliceOperator):
 
     def _tidy(self, end: int) -> None:
         """Drops firsts before the frontier that no later second may take."""
-        if self.mode == "chronicle":
+        if self.node.mode == "chronicle":
             self._drop_used(end)
         else:
             self._drop_useless(end)
@@ -283,7 +265,7 @@ class FollowedByOperator(SliceOperator):
         state, useful = self.kept[0], ChosenRows()
         for stored in stored_by_range((state,), end, INFINITY, self.most):
             rows, places = stored_rows(stored[0], lambda rows: rows.valid_to > end)
-            useful.add(places, self._latest(rows, end) if self.mode == "recent" else np.arange(len(rows)))
+            useful.add(places, self._latest(rows, end) if self.node.mode == "recent" else np.arange(len(rows)))
         kept = {id(segment): rows for segment, rows in useful}
         for segment in state.segments:
             there = kept.get(id(segment), NO_ROWS)
@@ -307,7 +289,7 @@ class FollowedByOperator(SliceOperator):
         groups, _ = _groups(firsts, key, firsts, key)
         by_group = np.argsort(groups, kind="stable")
         firsts, groups = firsts.take(by_group), groups[by_group]
-        known = firsts if self.identity is None else numbered(firsts, self.identity[0])
+        known = firsts if self.node.identity is None else numbered(firsts, self.node.identity[0])
         return firsts.where(self._unused(known, groups, used))
 
 
