@@ -13,7 +13,7 @@ from midstream.api import ask
 from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local import embedded
 from midstream.lab.experiments.cape_costs import NestedLoop
-from midstream.migration.auto import Auto, choose
+from midstream.migration.auto import Auto
 from midstream.migration.costs import Predictor, stored_inputs
 from midstream.migration.protocol import Situation
 from midstream.migration.registry import STRATEGIES
@@ -44,7 +44,7 @@ class TestAFourWayJoin:
         found = []
 
         def ask_for_it(live):
-            found.append(choose(STRATEGIES, self.old, self.new, {}, live.situation(self.new), preference, capacity))
+            found.append(Auto(STRATEGIES, preference).choice(live.situation(self.new), capacity))
 
         self.at_half_time(ask_for_it)
         return found[0]
@@ -68,9 +68,7 @@ class TestAFourWayJoin:
         found = []
 
         def ask_for_it(live):
-            known = live.situation(self.new)
-            slow, most = 1e-3, 100.0
-            found.append(choose(STRATEGIES, self.old, self.new, {}, known, "cheapest", slow, most_silence=most))
+            found.append(Auto(STRATEGIES, "cheapest", 100.0).choice(live.situation(self.new), 1e-3))
 
         self.at_half_time(ask_for_it)
         silent = [p.silence > 100.0 for p in found[0].predictions]

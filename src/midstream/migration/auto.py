@@ -50,28 +50,6 @@ class StrategyChoice:
         return "\n".join(lines)
 
 
-def choose(
-    strategies: Mapping[str, Strategy],
-    old: Plan,
-    new: Plan,
-    functions: Functions,
-    situation: Situation,
-    preference: str = "least_silence",
-    capacity: float | None = None,
-    most_silence: float = math.inf,
-) -> StrategyChoice:
-    """Asks every strategy whether it may, predicts what it would take, and picks by the preference.
-
-    Strategies that would be silent for longer than so many ticks come last.
-    """
-    order = PREFERENCES[preference_named(preference)]
-    allowed, refusals = _allowed(strategies, old, new, functions)
-    predictor = Predictor(old, new, situation, capacity)
-    predictions = [predictor.predict(name, strategies[name].decide(situation)) for name in allowed]
-    predictions.sort(key=lambda p: (p.silence > most_silence, *order(p)))
-    return StrategyChoice(predictions[0].strategy, preference, tuple(predictions), refusals)
-
-
 def preference_named(name: str) -> Preference:
     """The preference of a name; refuses other names."""
     if name not in PREFERENCES:
@@ -122,14 +100,23 @@ class Auto:
 
     def decide(self, situation: Situation) -> Decision:
         """The chosen strategy and what it decides."""
-        if situation.old is None or situation.new is None:
-            raise MigrationError("auto cannot choose without knowing the plans", hint="name a strategy")
-        old, new, functions = situation.old, situation.new, situation.functions
-        choice = choose(
-            self.strategies, old, new, functions, situation, self.preference, most_silence=self.most_silence
-        )
+        choice = self.choice(situation)
         inner = self.strategies[choice.chosen].decide(situation)
         return {**inner, "strategy": choice.chosen, "predictions": [p.as_dict() for p in choice.predictions]}
+
+    def choice(self, situation: Situation, capacity: float | None = None) -> StrategyChoice:
+        """Asks every strategy whether it may, predicts what it would take, and picks by the preference.
+
+        Strategies that would be silent for longer than the most come last.
+        """
+        if situation.old is None or situation.new is None:
+            raise MigrationError("auto cannot choose without knowing the plans", hint="name a strategy")
+        order = PREFERENCES[preference_named(self.preference)]
+        allowed, refusals = _allowed(self.strategies, situation.old, situation.new, situation.functions)
+        predictor = Predictor(situation.old, situation.new, situation, capacity)
+        predictions = [predictor.predict(name, self.strategies[name].decide(situation)) for name in allowed]
+        predictions.sort(key=lambda p: (p.silence > self.most_silence, *order(p)))
+        return StrategyChoice(predictions[0].strategy, self.preference, tuple(predictions), refusals)
 
     def open(self, old: SingleBox, new: Box, decision: Decision) -> Migrating:
         """The chosen strategy's execution."""

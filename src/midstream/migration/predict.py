@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from midstream.errors import MigrationError
-from midstream.migration.auto import choose
+from midstream.migration.auto import Auto, preference_named
 from midstream.migration.costs import Predictor
 from midstream.migration.in_part import confined, require_part
 from midstream.migration.plan_part import part_of
@@ -22,10 +22,8 @@ def prediction_text(situation: Situation, part: str = "auto", preference: str = 
     line = "migrates: the whole plan"
     if part != "whole" and not part_of(old.physical, new.physical).whole:
         situation, found = confined(situation)
-        old, new = situation.old or old, situation.new or new
         line = f"migrates: {found.text}"
-    choice = choose(STRATEGIES, old, new, situation.functions, situation, preference)
-    return f"{line}\n{choice.explain()}"
+    return f"{line}\n{Auto(STRATEGIES, preference_named(preference)).choice(situation).explain()}"
 
 
 def predicted(strategy: str, decision: Decision, situation: Situation) -> dict[str, Any] | None:

@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 Tell = Callable[[Mapping[str, Any]], None]
 """What is told of each batch."""
 
+ListenHttp = Annotated[
+    str | None,
+    typer.Option("--listen", metavar="[HOST:]PORT", help="Take rows for folders of JSON or Parquet over HTTP."),
+]
+ListenFlight = Annotated[
+    str | None,
+    typer.Option("--listen-flight", metavar="[HOST:]PORT", help="Take rows for such folders over Arrow Flight."),
+]
+
 
 class LogFormat(StrEnum):
     """How batches are told of."""
@@ -56,14 +65,8 @@ def run(
     ] = None,
     dashboard: options.WithDashboard = False,
     dashboard_port: options.DashboardPort = None,
-    listen: Annotated[
-        str | None,
-        typer.Option("--listen", metavar="[HOST:]PORT", help="Take rows for folders of JSON or Parquet over HTTP."),
-    ] = None,
-    listen_flight: Annotated[
-        str | None,
-        typer.Option("--listen-flight", metavar="[HOST:]PORT", help="Take rows for such folders over Arrow Flight."),
-    ] = None,
+    listen: ListenHttp = None,
+    listen_flight: ListenFlight = None,
     log: Annotated[
         LogFormat, typer.Option("--log", help="Log format: text, or JSON with one object per line.")
     ] = LogFormat.TEXT,
