@@ -30,7 +30,7 @@ from midstream.checkpoint.control import send
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError
 from midstream.lab.bench.figures import Report
-from midstream.lab.chaos.job import LOCAL, checkpoint_in, typed, write_job
+from midstream.lab.chaos.job import LOCAL, checkpoint_in, source_in, typed, write_job
 from midstream.lab.chaos.judge import differences
 from midstream.lab.chaos.queries import COMING, DELIVERED, LONGEST, OTHERWISE, QUERIES
 from midstream.lab.chaos.requests import TYPED, Requests, words_of
@@ -57,7 +57,7 @@ class Feed:
         self.count = 0
         self.tables: dict[str, list[pa.Table]] = {name: [] for name in "ABC"}
         for name in self.tables:
-            (folder / name).mkdir()
+            (folder / name / "0").mkdir(parents=True)
 
     @property
     def at(self) -> int:
@@ -70,10 +70,11 @@ class Feed:
             times = sorted(self.random.sample(range(self.at, self.at + STEP), 6))
             table = pa.table({"k": [self.random.randrange(8) for _ in times], "v": times, "ts": times})
             tables.append(table)
-            draft = self.folder / name / f".{self.count:06d}"
+            source = source_in(self.folder, name)
+            draft = source / f".{self.count:06d}"
             pq.write_table(table, draft)
             os.utime(draft, ns=((10**9 + self.count) * 10**9,) * 2)
-            draft.rename(self.folder / name / f"{self.count:06d}.parquet")
+            draft.rename(source / f"{self.count:06d}.parquet")
         self.count += 1
 
     def fed(self) -> dict[str, pa.Table]:
@@ -248,6 +249,10 @@ class Conductor:
             self._run_flipped()
         if self.strikes.away is not None:
             self._run_without_sink(self.strikes.away.name)
+        if name == "source moved":
+            write_job(self.folder, self.master, self.declared)
+        if self.strikes.hidden is not None:
+            self._run_without_source()
 
     def _reword(self, cql: str) -> None:
         """Has another query take the place of `changes`, or the same."""
@@ -264,6 +269,11 @@ class Conductor:
             self._run_for_a_batch()
             write_job(self.folder, self.master, self.declared)
         self.strikes.bring_sink_back()
+
+    def _run_without_source(self) -> None:
+        """Runs the job while a folder is away, which it says; what it has not read is still to come."""
+        self._run_for_a_batch()
+        self.strikes.bring_source_back()
 
     def _run_flipped(self) -> None:
         """Runs the job while a byte is wrong: it refuses, or does not need the file."""

@@ -24,7 +24,8 @@ def write_job(folder: Path, master: str, texts: Mapping[str, str], sinks: Collec
     if master != LOCAL:
         tables.append(_table("spark", **{"spark.driver.memory": "1g"}))
     for name in "ABC":
-        tables.append(_table(f"streams.{name}", format="parquet", path=str(folder / name), schema=SCHEMA))
+        path = str(declared(source_in(folder, name)))
+        tables.append(_table(f"streams.{name}", format="parquet", path=path, schema=SCHEMA))
         tables.append(_table(f"streams.{name}.options", maxFilesPerTrigger="2"))
     for name, cql in texts.items():
         sink = _table(f"queries.{name}.sink", kind="folder", path=str(sink_in(folder, name))) if name in sinks else ""
@@ -39,6 +40,16 @@ def _table(name: str, **values: Any) -> str:
 def checkpoint_in(folder: Path) -> Path:
     """Where the job keeps what it knows."""
     return folder / "disk" / "checkpoint"
+
+
+def source_in(folder: Path, stream: str) -> Path:
+    """The folder that has the files of a stream now: it can have been moved, or its name be hidden for a time."""
+    return max((folder / stream).iterdir(), key=lambda place: int(place.name.lstrip(".")))
+
+
+def declared(source: Path) -> Path:
+    """A stream's folder by the name under which the job expects it."""
+    return source.with_name(source.name.lstrip("."))
 
 
 def sink_in(folder: Path, query: str) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from midstream.checkpoint.store import CheckpointStore
-from midstream.lab.chaos.job import LOCAL, checkpoint_in, sink_in
+from midstream.lab.chaos.job import LOCAL, checkpoint_in, declared, sink_in, source_in
 from midstream.lab.chaos.queries import DELIVERED
 
 JVM, EXECUTOR, WORKER = "java", "CoarseGrainedExecutorBackend", "pyspark.daemon"
@@ -61,6 +61,8 @@ class Strikes:
         self.flipped: tuple[Path, int] | None = None
         self.away: Path | None = None
         """The folder of a sink that cannot be written."""
+        self.hidden: str | None = None
+        """The stream whose folder is not where the job expects it."""
         self._dealt: list[Named] = []
 
     def drawn(self, master: str) -> Named:
@@ -78,6 +80,8 @@ class Strikes:
             ("byte flip", self.flip_a_byte),
             ("sink fails", self.take_sink_away),
             ("restored copy", self.restore_copy),
+            ("source moved", self.move_source),
+            ("source away", self.take_source_away),
         ]
         if self.has_disk:
             known.append(("disk full", self.fill_the_disk))
@@ -167,6 +171,27 @@ class Strikes:
             self.away.unlink()
             _aside(self.away).rename(self.away)
         self.away = None
+
+    def move_source(self, job: subprocess.Popen[str]) -> bool:
+        """The folder of a stream is elsewhere when the job comes back, whose file then names the new place."""
+        self.kill_everything(job)
+        source = source_in(self.folder, self.random.choice("ABC"))
+        source.rename(source.with_name(str(int(source.name) + 1)))
+        return True
+
+    def take_source_away(self, job: subprocess.Popen[str]) -> bool:
+        """The folder of a stream cannot be found, until `bring_source_back`."""
+        self.hidden = self.random.choice("ABC")
+        source = source_in(self.folder, self.hidden)
+        source.rename(_aside(source))
+        return True
+
+    def bring_source_back(self) -> None:
+        """The folder is where it was, with what has come since."""
+        if self.hidden is not None:
+            source = source_in(self.folder, self.hidden)
+            source.rename(declared(source))
+        self.hidden = None
 
     def copy(self) -> None:
         """Copies the checkpoint of a job that is down."""
