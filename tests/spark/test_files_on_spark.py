@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyarrow import feather
+from tests.checkpoint.s3_server import s3_bucket
 from tests.connectors.awkward_texts import GROUPS, require_expected
+from tests.connectors.test_object_folders import COLUMNS, parquet
+from tests.connectors.test_object_folders import put as put_object
 from tests.connectors.test_waiting_files import QUERY, batches
 
 import midstream as ms
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import INFINITY
+from midstream.checkpoint.addresses import files_at
+from midstream.checkpoint.spark_log import LoggedFile
 from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.cluster.spark.frames.tagging import StreamInput
+from midstream.cluster.spark.source_files import SourceFiles
+from midstream.inputs import NamedSource
 
 pytestmark = pytest.mark.filterwarnings("ignore::midstream.DeadLetterWarning")
 
@@ -147,3 +158,16 @@ def test_rows_of_a_backlog_whose_files_are_out_of_order_are_not_late(format, spa
     fed, found, _, late = batches(tmp_path, format, [40, 0, 30, 10, 20], spark)
     assert late == 0
     assert ms.snapshot_equal(found, ms.reference(QUERY, {"A": fed}, time="ts"))
+
+
+def test_objects_that_wait_on_spark_are_looked_at_where_this_process_can_list_them(tmp_path, caplog):
+    with s3_bucket() as bucket:
+        for name, times in {"b": (40, 45), "a": (7, 9), "c": (20, 29)}.items():
+            put_object(f"{bucket}/in/{name}.parquet", parquet(*times))
+        for path, earliest in ((f"{bucket}/in", 7), ("s3a://no-such-bucket/in", INFINITY)):
+            source = NamedSource("A", "parquet", path=path, schema="id BIGINT, ts BIGINT")
+            stream = StreamInput(StreamDeclaration("A", COLUMNS, "ts"), cast(Any, None), source)
+            files = SourceFiles.of(files_at(str(tmp_path)), None, cast(Any, None), [stream])
+            read = files.of_batch({"A": [LoggedFile(f"{path}/b.parquet", 1)]}, "", "")
+            assert read.waiting == {"A": earliest}
+    assert "files of stream A that wait for a later batch are not looked at" in caplog.text

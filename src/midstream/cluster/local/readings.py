@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
@@ -31,6 +32,9 @@ Parts: TypeAlias = Sequence[Any]
 
 LAG_EVERY = 5.0
 """After how many seconds a source is asked again how many rows wait there."""
+
+LOOKING = 16
+"""How many files that wait are looked at side by side: in object stores each takes a while."""
 
 PartsByStream: TypeAlias = Mapping[str, Parts]
 
@@ -92,12 +96,16 @@ class FolderReading:
     def earliest(self, left: Parts, taken: Parts) -> int:
         if self.declaration.timestamps != "external":
             return INFINITY
-        for file in left:
-            if file.path not in self._begins:
-                times = self.source.times(file, self.declaration.time)
-                ticks = np.empty(0, np.int64) if times is None else ticks_of(times, self.declaration.name)[0]
-                self._begins[file.path] = int(ticks.min(initial=INFINITY))
+        new = [file for file in left if file.path not in self._begins]
+        with ThreadPoolExecutor(LOOKING) as others:
+            begins = others.map(self._begin, new) if len(new) > LOOKING else map(self._begin, new)
+            self._begins |= zip((file.path for file in new), begins, strict=True)
         return min((self._begins[file.path] for file in left), default=INFINITY)
+
+    def _begin(self, file: SourceFile) -> int:
+        times = self.source.times(file, self.declaration.time)
+        ticks = np.empty(0, np.int64) if times is None else ticks_of(times, self.declaration.name)[0]
+        return int(ticks.min(initial=INFINITY))
 
     def done(self, parts: Parts) -> None:
         self._read.update(file.path for file in parts)

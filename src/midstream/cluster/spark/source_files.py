@@ -6,6 +6,7 @@ have, because they were read elsewhere or from a folder that has moved since, ar
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,13 +24,15 @@ from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.connected import Connected
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.listing import require_columns_of_files, require_folder
-from midstream.connectors.files.objects import ObjectFolder
+from midstream.connectors.files.objects import ObjectFolder, ObjectSource
 from midstream.connectors.files.options import CHOOSING_ON_SPARK, FILE_FORMATS, FORMATS
 from midstream.connectors.files.source import FileSource, KnownFiles, ReadFolder
-from midstream.errors import InputError, JobError
+from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import NamedSource
 from midstream.inputs.ddl import schema_of_ddl
 from midstream.inputs.folder_paths import is_local, local_folder
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -69,9 +72,9 @@ class SourceFiles:
             for name, folder in folders.items()
         }
         readings = {
-            stream.declaration.name: FolderReading(stream.declaration, folder, known.read[stream.declaration.name])
+            stream.declaration.name: FolderReading(stream.declaration, looked_at, known.read[stream.declaration.name])
             for stream in inputs
-            if isinstance(folder := folders.get(stream.declaration.name), FileSource) and _tells_times(stream, folder)
+            if (looked_at := _looked_at(stream, folders.get(stream.declaration.name))) is not None
         }
         return SourceFiles(folders, sources, known, left_out, connected, readings)
 
@@ -118,13 +121,33 @@ class SourceFiles:
         return reading.earliest(reading.waiting(), taken)
 
 
-def _tells_times(stream: StreamInput, folder: FileSource) -> bool:
-    """Whether times can be had of files that wait, and Spark will read all of these."""
-    source, time = stream.source, stream.declaration.time
-    if source is None or source.columns or time not in folder.contents.schema.names:
-        return False
-    chosen = {key.lower() for key in source.options} & {key.lower() for key in CHOOSING_ON_SPARK}
-    return source.format.lower() in FORMATS and not chosen
+def _looked_at(stream: StreamInput, folder: ReadFolder | None) -> FileSource | None:
+    """The folder of a stream, if times can be had of files that wait there, and Spark will read all of these."""
+    source = stream.source
+    if source is None or folder is None or source.columns or source.format.lower() not in FORMATS:
+        return None
+    if {key.lower() for key in source.options} & {key.lower() for key in CHOOSING_ON_SPARK}:
+        return None
+    found = folder if isinstance(folder, FileSource) else _elsewhere(source)
+    return found if found is not None and stream.declaration.time in found.contents.schema.names else None
+
+
+def _elsewhere(source: NamedSource) -> ObjectSource | None:
+    """A folder that is no place on this machine, if this process can list it as well as Spark."""
+    if source.schema is None:
+        return None
+    try:
+        found = ObjectSource.below(replace(source, format=source.format.lower()))
+        found.present()
+    except (MidstreamError, OSError) as error:
+        log.warning(
+            "files of stream %s that wait for a later batch are not looked at, so their rows can be late: this process "
+            "cannot list their folder (%s)",
+            source.name,
+            str(error).split("\n")[0],
+        )
+        return None
+    return found
 
 
 def _folder(name: str, source: NamedSource) -> ReadFolder:
