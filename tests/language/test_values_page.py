@@ -14,6 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "values.md").read_text()
 SAID: dict[str, Any] = {
     "1 / 2": 0.5,
     "1 // 2": 0,
+    "substring('hello', -3)": "llo",
     "x / 0": None,
     "x % 0": None,
     "ln(0)": None,

@@ -185,7 +185,23 @@ SHAPES = (
     "SELECT max([k, v]) AS l, min({'a': v, 'b': k}) AS m FROM A HAVING count(*) > 0",
     "SELECT k, v, count(*) AS n FROM A GROUP BY ROLLUP (k, v) ORDER BY grouping(k), count(*) + 1",
 )
-QUERIES = (*SUBQUERIES, *DEPENDENT, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS, *NESTED, *CASTS, *SHAPES)
+LATER = (
+    "SELECT i, sum(v) OVER (ORDER BY v, i ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) AS s FROM A",
+    "SELECT i, list(i) OVER (ORDER BY v, i ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) AS l FROM A",
+    "SELECT i, count(*) OVER (PARTITION BY k ORDER BY v GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE GROUP) AS n,"
+    " max(i) OVER (PARTITION BY k ORDER BY v RANGE UNBOUNDED PRECEDING EXCLUDE TIES) AS m FROM A",
+    "SELECT i, ARRAY(SELECT B.i FROM B WHERE B.k = A.k ORDER BY B.i DESC) AS l FROM A",
+    "SELECT i, ARRAY(SELECT B.v + 1 FROM B WHERE B.v > A.v ORDER BY B.v, B.i LIMIT 2) AS l FROM A",
+    "SELECT count(DISTINCT (k, v)) AS n, count(DISTINCT ROW(k)) AS m FROM A",
+    "SELECT * FROM A JOIN B USING (k)",
+    "SELECT * FROM A LEFT JOIN B USING (v, k)",
+    "SELECT * FROM A NATURAL JOIN B",
+    "SELECT x.v FROM (A CROSS JOIN C) AS x(t, i, k, v, u, j, l, w)",
+    "SELECT main.A.i, A.v FROM A WHERE main.A.v >= 1_0 - 9",
+    "SELECT i, typeof(i) AS t, [k, v] @> [v] AS l, [k] && [v] AS m, substring('hello', v - 5) AS s FROM A",
+    "SELECT date_trunc('month', DATE '2020-03-05') AS d, date_add(DATE '2020-03-05', INTERVAL 2 DAY) AS e FROM A",
+)
+QUERIES = (*LATER, *SUBQUERIES, *DEPENDENT, *ROWS, *GROUPINGS, *JOINS, *ELEMENTS, *NESTED, *CASTS, *SHAPES)
 CONSTANTS = (
     "SELECT 1 + 1 AS two, 'a' AS letter",
     "SELECT 1 AS one WHERE 1 = 2",

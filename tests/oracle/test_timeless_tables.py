@@ -41,6 +41,16 @@ def test_tables_without_times_are_asked_as_in_a_database_and_have_the_order_of_t
     assert {row["p"]: row["word"] for row in places.to_pylist()} == {1: "m", 2: "a", 3: "z", 4: "a"}
 
 
+def test_an_aggregate_of_no_rows_of_tables_without_times_is_a_row_as_in_a_database() -> None:
+    words = {"words": pa.table({"word": ["z", "a"], "n": [1, 2]})}
+    query = """SELECT count(*) AS n, sum(n) AS s, (SELECT max(n) FROM words WHERE n > 5) AS m FROM words WHERE n > 5"""
+    for run in (ms.run, ms.reference):
+        (found,) = run(query, words, time=None).to_pylist()
+        assert [found[name] for name in ("n", "s", "m")] == [0, None, None]
+        assert run("SELECT sum(n) AS s FROM main.words WHERE n > 5 HAVING count(*) > 0", words, time=None).num_rows == 0
+        assert run("SELECT n, count(*) AS c FROM words WHERE n > 5 GROUP BY n", words, time=None).num_rows == 0
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -52,7 +52,7 @@ _LISTS = (
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
     " list_bool_or list_intersect list_zip list_value flatten cardinality map map_keys map_values map_entries"
     " map_contains map_from_entries map_concat map_extract map_extract_value struct_extract struct_keys"
-    " range generate_series list_aggregate list_where"
+    " range generate_series list_aggregate list_where typeof"
 )
 
 QUANTIFIED = {"=": "equal", "<>": "unequal", "<": "less", "<=": "at_most", ">": "greater", ">=": "at_least"}
@@ -132,8 +132,8 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
     ),
     "unix_timestamp": ("floor(epoch({0}::TIMESTAMPTZ))::BIGINT", "floor(epoch(strptime({0}, {1})))::BIGINT"),
     "add_months": ("({0} + to_months({1}::INTEGER))",),
-    "date_add": ("({0}::DATE + {1}::INTEGER)", "({0} + {1})"),
-    "date_sub": ("date_sub({0}, {1}, {2})", "({0}::DATE - {1}::INTEGER)", "({0} - {1})"),
+    "date_add": ("({0} + {1})", "({0}::DATE + {1}::INTEGER)"),
+    "date_sub": ("date_sub({0}, {1}, {2})", "({0} - {1})", "({0}::DATE - {1}::INTEGER)"),
     "date_diff": ("date_diff({0}, {1}, {2})", "date_diff('day', {1}, {0})"),
     "timestampadd": ("({2} + ({1} || ' ' || {0})::INTERVAL)",),
     "parse_json": ("json({0})",),
@@ -165,6 +165,8 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
         f"{word}_{name}": (_quantified(symbol, word),) for word in ("any", "all") for symbol, name in QUANTIFIED.items()
     },
     "list_places": ("generate_series({1}::BIGINT, len({0}) + {1} - 1)",),
+    "array_remove": ("list_filter({0}, lambda e: e IS DISTINCT FROM {1})",),
+    "list_or_empty": ("coalesce({0}, [])",),
     "list_or_null": ("CASE WHEN len({0}) > 0 THEN {0} ELSE [NULL] END",),
     "list_field": ("list_transform({0}, lambda s: struct_extract(s, {1}))",),
     "subscript": ("{0}[{1}]",),

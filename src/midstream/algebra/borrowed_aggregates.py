@@ -49,6 +49,7 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
     "collect_set": (f"coalesce(list(DISTINCT {{a}} ORDER BY {{a}}) {_KNOWN}, [])",),
     "string_agg": ("string_agg({distinct}{a}{order})", "string_agg({distinct}{a}, {b}{order})"),
     "json_group_array": ("to_json(list({distinct}{a}{order}))",),
+    "json_group_object": ("to_json(map(list({a} ORDER BY {a}, {b}), list({b} ORDER BY {a}, {b})))",),
     "only_value": ("CASE WHEN count(*) > 1 THEN error('a sub-query gives more than one row') ELSE first({a}) END",),
     "map_agg": ("map(list({a} ORDER BY {a}, {b}), list({b} ORDER BY {a}, {b}))",),
 }

@@ -11,6 +11,8 @@ from midstream.algebra.expressions import AggregateCall, Expression
 
 FrameUnit = OneOf["rows", "groups", "range"]
 
+Excluded = OneOf["", "CURRENT ROW", "GROUP", "TIES"]
+
 RANKINGS = frozenset({"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile"})
 """Functions of a row's place in its partition."""
 
@@ -49,15 +51,18 @@ class Frame:
 
     A distance is a number of rows, of groups of rows that the order holds equal, or a difference of the values of the
     order's only key, as its type stores them. What comes earlier in the order is at a negative distance. A distance of
-    zero means the row itself for `rows`, and all that the order holds equal to it for the others.
+    zero means the row itself for `rows`, and all that the order holds equal to it for the others. What is excluded is
+    the row itself, its group, or the others of its group.
     """
 
     unit: FrameUnit = "range"
     start: float | int | None = None
     end: float | int | None = 0
+    excluded: Excluded = ""
 
     def __str__(self) -> str:
-        return f"{self.unit.upper()} BETWEEN {_bound(self.start, 'PRECEDING')} AND {_bound(self.end, 'FOLLOWING')}"
+        text = f"{self.unit.upper()} BETWEEN {_bound(self.start, 'PRECEDING')} AND {_bound(self.end, 'FOLLOWING')}"
+        return f"{text} EXCLUDE {self.excluded}" if self.excluded else text
 
 
 def _bound(distance: float | int | None, side: str) -> str:

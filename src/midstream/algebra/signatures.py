@@ -308,7 +308,7 @@ def truncation(types: Types) -> Signature:
     counted("date_trunc", types, 2, 2)
     if not kind.is_string(plain(types[0])):
         raise refuse("date_trunc", types, "write for instance date_trunc('hour', t)")
-    cut = _instant("date_trunc", types, types[1])
+    cut = _instant("date_trunc", types, types[1], of_dates=False)
     return Signature((TEXT, cut), cut)
 
 

@@ -28,8 +28,8 @@ from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
 from midstream.language.attached import Attachments
 from midstream.language.binding import Beyond, Binding
-from midstream.language.constants import require_stream, time_type
-from midstream.language.dependent import Environment, require_own
+from midstream.language.constants import is_timeless, one_row, require_stream, time_type
+from midstream.language.dependent import Environment, complete, require_own
 from midstream.language.grammar import DEEPEST_QUERY
 from midstream.language.items import Items, bind_items, spread
 from midstream.language.lateral import lateral_query
@@ -57,6 +57,9 @@ from midstream.language.subqueries import (
 from midstream.language.text import read
 from midstream.language.unnesting import Unnests
 from midstream.language.windows import require_instants, require_window
+
+COUNT = NamedAggregate("count(*)", AggregateCall("count", (), INTEGER))
+"""What makes a group of all tuples, where nothing else asks for one."""
 
 
 def parse(query: str, catalog: Catalog) -> Relation:
@@ -281,7 +284,7 @@ class QueryBinder:
         for key in others or ():
             aggregates.nulled.append(self._group_key(node, scope, key, below))
         if not keys and (others is not None or not clause.args.get("all")):
-            aggregates.calls.append(NamedAggregate("count(*)", AggregateCall("count", (), INTEGER)))
+            aggregates.calls.append(COUNT)
         for key in keys:
             bound = self._group_key(node, scope, key, below)
             aggregates.add_key(coerce(bound, TEXT) if str(bound.type) == "null" else bound)
@@ -311,7 +314,7 @@ class QueryBinder:
         binder.shorthands = _shorthands(node)
         bound = binder.condition(clause.this)
         if not (aggregates.keys or aggregates.calls):
-            raise self.binding.error("HAVING needs GROUP BY or an aggregate", clause, hint="filter tuples with WHERE")
+            aggregates.calls.append(COUNT)
         select.places.update(binder.places)
         return bound
 
@@ -319,13 +322,17 @@ class QueryBinder:
         self, relation: Relation, aggregates: Aggregates, environment: Environment, node: exp.Select
     ) -> Relation:
         require_window(self.binding, relation, "an aggregate" if aggregates.calls else "GROUP BY")
-        alone, domain, given = not aggregates.keys, environment.domain, environment.given
+        given, every = environment.given, None
+        if not aggregates.keys and (given or is_timeless(relation, self.binding.catalog)):
+            every = (
+                environment.domain.tuples(self.binding) if environment.domain and given else one_row(self.binding, node)
+            )
         for one in aggregates.calls:
             require_own(self.binding, one.call, frozenset(column.name for column in given), node)
         for column in given:
             aggregates.add_key(column)
         grouped = Aggregate(relation, tuple(aggregates.keys), tuple(aggregates.calls))
-        return domain.complete(self.binding, grouped) if domain is not None and given and alone else grouped
+        return grouped if every is None else complete(self.binding, every, grouped)
 
     def _project(
         self,

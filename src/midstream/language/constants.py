@@ -43,6 +43,11 @@ def is_constant(plan: Relation) -> bool:
     return isinstance(plan, Window) and isinstance(plan.input, Stream) and plan.input.name == ONE_ROW
 
 
+def is_timeless(plan: Relation, catalog: Catalog) -> bool:
+    """Whether a relation is made of whole tables without a time, which is asked as in a database."""
+    return catalog.finite and all(s.name == ONE_ROW or s.name in catalog.timeless for s in streams_of(plan))
+
+
 def beside(base: Relation, constant: Relation) -> Relation:
     """Every tuple of a relation with every row of a constant one."""
     match constant:

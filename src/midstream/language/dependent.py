@@ -54,18 +54,6 @@ class Domain:
         columns = zip(self.columns.values(), copied.schema, strict=True)
         return Project(copied, tuple(Named(c.name, Column(f.name, f.type)) for c, f in columns))
 
-    def complete(self, binding: Binding, grouped: Aggregate) -> Relation:
-        """An aggregate of all rows per value of the domain, with those that have no rows: a count is zero there."""
-        every = self.tuples(binding)
-        assert every is not None
-        alias = binding.alias("groups", None)
-        apart = rename(grouped, {name: f"{alias}.{name}" for name in grouped.schema.names})
-        keys = [(key, Column(f"{alias}.{key.name}", key.expression.type)) for key in grouped.keys]
-        on = conjunction([Call("is_not_distinct_from", (k.expression, c), BOOLEAN) for k, c in keys])
-        columns = [Named(key.name, key.expression) for key, _ in keys]
-        columns += [Named(one.name, brought(f"{alias}.{one.name}", one.call)) for one in grouped.aggregates]
-        return Project(Join(every, apart, on, "left"), tuple(columns))
-
 
 @dataclass(frozen=True)
 class Environment:
@@ -177,6 +165,17 @@ def _copied(binding: Binding, plan: Relation, node: Node | None = None) -> tuple
         return replace(value, **{f.name: changed(getattr(value, f.name)) for f in fields(value) if f.init})
 
     return changed(plan), called
+
+
+def complete(binding: Binding, every: Relation, grouped: Aggregate) -> Relation:
+    """An aggregate of all rows for every tuple, with those that have no rows: a count is zero there."""
+    alias = binding.alias("groups", None)
+    apart = rename(grouped, {name: f"{alias}.{name}" for name in grouped.schema.names})
+    keys = [(key, Column(f"{alias}.{key.name}", key.expression.type)) for key in grouped.keys]
+    on = conjunction([Call("is_not_distinct_from", (k.expression, c), BOOLEAN) for k, c in keys])
+    columns = [Named(key.name, key.expression) for key, _ in keys]
+    columns += [Named(one.name, brought(f"{alias}.{one.name}", one.call)) for one in grouped.aggregates]
+    return Project(Join(every, apart, on, "left"), tuple(columns))
 
 
 def brought(name: str, call: AggregateCall) -> Expression:

@@ -14,9 +14,21 @@ from sqlglot.tokenizer_core import TokenType
 
 from midstream.language.query_grammar import QueryGrammar
 
+_WORDS = (
+    "ALL AND BETWEEN CASE CROSS DISTINCT ELSE END EXCEPT EXISTS FALSE FROM FULL HAVING ILIKE IN INNER INTERSECT IS JOIN"
+    " LEFT LIKE LIMIT NATURAL NOT NULL ON OR RIGHT SELECT THEN TRUE UNION USING WHEN WHERE WITH"
+)
+
+_SYMBOLS = """
+    AS ALIAS, GROUP GROUP_BY, ORDER ORDER_BY, == EQ, <=> NULLSAFE_EQ, ~* IRLIKE, @> AT_GT, && DAMP, ** DSTAR,
+    := COLON_EQ, :: DCOLON, || DPIPE, ->> DARROW, -> ARROW, // DIV, >= GTE, <= LTE, <> NEQ, != NEQ
+"""
+
 
 class CQL(Dialect):
     """SQL over streams with windows."""
+
+    NUMBERS_CAN_BE_UNDERSCORE_SEPARATED = True
 
     class Tokenizer(tokens.Tokenizer):
         """Letters to tokens; every word that is not listed is a name."""
@@ -26,60 +38,8 @@ class CQL(Dialect):
         COMMENTS: ClassVar = ["--", ("/*", "*/")]
         COMMANDS: ClassVar = set()
         KEYWORDS: ClassVar = {
-            "==": TokenType.EQ,
-            "<=>": TokenType.NULLSAFE_EQ,
-            "~*": TokenType.IRLIKE,
-            "**": TokenType.DSTAR,
-            ":=": TokenType.COLON_EQ,
-            "::": TokenType.DCOLON,
-            "||": TokenType.DPIPE,
-            "->>": TokenType.DARROW,
-            "->": TokenType.ARROW,
-            "//": TokenType.DIV,
-            ">=": TokenType.GTE,
-            "<=": TokenType.LTE,
-            "<>": TokenType.NEQ,
-            "!=": TokenType.NEQ,
-            "ALL": TokenType.ALL,
-            "AND": TokenType.AND,
-            "AS": TokenType.ALIAS,
-            "BETWEEN": TokenType.BETWEEN,
-            "CASE": TokenType.CASE,
-            "CROSS": TokenType.CROSS,
-            "DISTINCT": TokenType.DISTINCT,
-            "ELSE": TokenType.ELSE,
-            "END": TokenType.END,
-            "EXCEPT": TokenType.EXCEPT,
-            "EXISTS": TokenType.EXISTS,
-            "FALSE": TokenType.FALSE,
-            "FROM": TokenType.FROM,
-            "FULL": TokenType.FULL,
-            "GROUP": TokenType.GROUP_BY,
-            "HAVING": TokenType.HAVING,
-            "ILIKE": TokenType.ILIKE,
-            "IN": TokenType.IN,
-            "INNER": TokenType.INNER,
-            "INTERSECT": TokenType.INTERSECT,
-            "IS": TokenType.IS,
-            "JOIN": TokenType.JOIN,
-            "LEFT": TokenType.LEFT,
-            "LIKE": TokenType.LIKE,
-            "LIMIT": TokenType.LIMIT,
-            "NATURAL": TokenType.NATURAL,
-            "NOT": TokenType.NOT,
-            "NULL": TokenType.NULL,
-            "ON": TokenType.ON,
-            "OR": TokenType.OR,
-            "ORDER": TokenType.ORDER_BY,
-            "RIGHT": TokenType.RIGHT,
-            "SELECT": TokenType.SELECT,
-            "THEN": TokenType.THEN,
-            "TRUE": TokenType.TRUE,
-            "UNION": TokenType.UNION,
-            "USING": TokenType.USING,
-            "WHEN": TokenType.WHEN,
-            "WHERE": TokenType.WHERE,
-            "WITH": TokenType.WITH,
+            **{word: TokenType[word] for word in _WORDS.split()},
+            **{written: TokenType[name] for written, name in map(str.split, _SYMBOLS.split(","))},
         }
 
     Parser = QueryGrammar

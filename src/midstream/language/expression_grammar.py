@@ -21,9 +21,10 @@ from midstream.language.operator_tables import (
     CONCATENATION,
     ESCAPES,
     FUNCTION_WORDS,
+    LITERALS,
     NEGATABLE,
-    NOT,
     POSTFIX,
+    PREFIXES,
     SHIFTS,
     SIGN,
     STARTS_OPERAND,
@@ -177,19 +178,11 @@ class ExpressionGrammar(CallGrammar):
 
     def _prefix(self) -> Node:
         token = self._curr
-        match token.token_type:
-            case TokenType.NOT:
-                self._advance()
-                return at(exp.Not(this=self.value(NOT)), token)
-            case TokenType.DASH:
-                self._advance()
-                return at(exp.Neg(this=self.value(SIGN)), token)
-            case TokenType.PLUS:
-                self._advance()
-                return self.value(SIGN)
-            case TokenType.TILDE:
-                self._advance()
-                return at(exp.BitwiseNot(this=self.value(SIGN)), token)
+        if self.take(TokenType.PLUS):
+            return self.value(SIGN)
+        if self.take(*PREFIXES):
+            power, made = PREFIXES[token.token_type]
+            return at(made(this=self.value(power)), token)
         value = self._primary(token)
         while (after := self._suffix(value)) is not None:
             value = after
@@ -244,6 +237,23 @@ class ExpressionGrammar(CallGrammar):
         self.need(TokenType.R_BRACKET, "]")
         return self._named_call("list_transform", token, made, exp.Lambda(this=element, expressions=[name]))
 
+    def _array(self, token: Token) -> Node:
+        """`ARRAY(SELECT x … ORDER BY y LIMIT 3)`: the list of a sub-query's values, empty if it has none."""
+        self._advance(2)
+        query = self.query()
+        self.need(TokenType.R_PAREN, ")")
+        clauses = ("distinct", "group", "having", "qualify", "offset", "ties")
+        if not isinstance(query, exp.Select) or len(query.expressions) > 1 or any(map(query.args.get, clauses)):
+            self.fail("ARRAY takes a query of one value per row", token, hint="SELECT x FROM (…) ORDER BY x")
+        item, limit = query.expressions[0].unalias(), query.args.get("limit")
+        made = self._named_call("array_agg", token, item)
+        made.set("order", query.args.get("order"))
+        if limit is not None:
+            made = self._named_call("slice", token, made, exp.Literal.number(1), limit)
+        for key, value in {"expressions": [made], "order": None, "limit": None}.items():
+            query.set(key, value)
+        return self._named_call("list_or_empty", token, at(exp.Subquery(this=query), token))
+
     def _pairs(self, function: str, token: Token) -> Node:
         """`{'a': 1, 'b': 2}`: names and values in turn."""
         parts: list[Node] = []
@@ -264,25 +274,13 @@ class ExpressionGrammar(CallGrammar):
         return at(exp.Anonymous(this=name, expressions=list(arguments)), token)
 
     def _primary(self, token: Token) -> Node:
+        if self.take(*LITERALS):
+            return at(LITERALS[token.token_type](token.text), token)
         match token.token_type:
-            case TokenType.NUMBER:
-                self._advance()
-                return at(exp.Literal(this=token.text, is_string=False), token)
             case TokenType.DOT if self._next.token_type == TokenType.NUMBER:
                 number = self._next.text
                 self._advance(2)
                 return at(exp.Literal(this=f"0.{number}", is_string=False), token)
-            case TokenType.STRING:
-                return self.string()
-            case TokenType.HEX_STRING:
-                self._advance()
-                return at(exp.HexString(this=token.text), token)
-            case TokenType.NULL:
-                self._advance()
-                return at(exp.Null(), token)
-            case TokenType.TRUE | TokenType.FALSE:
-                self._advance()
-                return at(exp.Boolean(this=token.token_type == TokenType.TRUE), token)
             case TokenType.CASE:
                 self._advance()
                 return self._case(token)
@@ -338,9 +336,14 @@ class ExpressionGrammar(CallGrammar):
 
     def _named(self, token: Token) -> Node:
         """A function, a literal that starts with a word, or a column."""
+        word = token.text.upper() if token.token_type == TokenType.VAR else ""
+        if word == "ARRAY" and self.token_after(2) in (TokenType.SELECT, TokenType.WITH):
+            return self._array(token)
+        if word == "ROW" and self._next.token_type == TokenType.L_PAREN:
+            self._advance()
+            return self.row()
         if self._next.token_type == TokenType.L_PAREN:
             return self._call(token)
-        word = token.text.upper() if token.token_type == TokenType.VAR else ""
         following = self._next.token_type
         if word == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
             self._advance()
@@ -370,6 +373,7 @@ class ExpressionGrammar(CallGrammar):
         return at(exp.Literal(this=text, is_string=True), token)
 
     def _column(self) -> Node:
+        self.skip_schema(TokenType.DOT, None, TokenType.DOT)
         first = self._curr
         parts = [self.identifier("a column name")]
         while self.peek(TokenType.DOT):

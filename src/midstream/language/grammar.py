@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 NAMES = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 
+SCHEMAS = frozenset({"main", "public", "default", "memory"})
+"""What other systems call the schema that a table is in unless it is said otherwise."""
+
 LONGEST_NAME = 255
 
 DEEPEST = 100
@@ -118,6 +121,13 @@ class Grammar:
         found = read()
         self.need(TokenType.R_PAREN, ")")
         return found
+
+    def skip_schema(self, *behind: TokenType | None) -> None:
+        """Leaves out the name of the schema that holds every stream, if these tokens follow it."""
+        while self._curr.text.lower() in SCHEMAS and all(
+            self.token_after(ahead) == kind for ahead, kind in enumerate(behind, 1) if kind is not None
+        ):
+            self._advance(2)
 
     def identifier(self, what: str) -> exp.Identifier:
         """A name."""

@@ -22,27 +22,19 @@ from midstream.language.nodes import Duration, Node, TypeName
 LONGEST_NUMBER = 400
 LONGEST_DURATION = 100
 
+_NAMES = """
+    bool BOOLEAN BOOL, int8 TINYINT INT1, int16 SMALLINT INT2 INT16 SHORT, int32 INT INTEGER INT4 INT32, int64 BIGINT
+    LONG INT8 INT64 SIGNED, float32 FLOAT REAL FLOAT4 FLOAT32, float64 DOUBLE FLOAT8 FLOAT64, string STRING TEXT VARCHAR
+    CHAR CHARACTER NVARCHAR BPCHAR NAME UUID JSON JSONB, binary BINARY BYTES BLOB VARBINARY BYTEA, uint8 UTINYINT UINT8,
+    uint16 USMALLINT UINT16, uint32 UINTEGER UINT32, uint64 UBIGINT UINT64, time64[us] TIME, date32 DATE, timestamp[us]
+    TIMESTAMP DATETIME TIMESTAMP_NTZ, duration[us] INTERVAL
+"""
+"""Types as Arrow calls them, each before its names."""
+
 TYPES: dict[str, pa.DataType] = {
-    **dict.fromkeys(("BOOLEAN", "BOOL"), pa.bool_()),
-    **dict.fromkeys(("TINYINT", "INT1"), pa.int8()),
-    **dict.fromkeys(("SMALLINT", "INT2", "INT16", "SHORT"), pa.int16()),
-    **dict.fromkeys(("INT", "INTEGER", "INT4", "INT32"), pa.int32()),
-    **dict.fromkeys(("BIGINT", "LONG", "INT8", "INT64", "SIGNED"), pa.int64()),
-    **dict.fromkeys(("FLOAT", "REAL", "FLOAT4", "FLOAT32"), pa.float32()),
-    **dict.fromkeys(("DOUBLE", "FLOAT8", "FLOAT64"), pa.float64()),
-    **dict.fromkeys(("STRING", "TEXT", "VARCHAR", "CHAR", "CHARACTER", "NVARCHAR", "BPCHAR", "NAME"), pa.string()),
-    **dict.fromkeys(("BINARY", "BYTES", "BLOB", "VARBINARY", "BYTEA"), pa.binary()),
+    **{name: pa.type_for_alias(kind) for kind, *names in map(str.split, _NAMES.split(",")) for name in names},
     **dict.fromkeys(("HUGEINT", "INT128"), pa.decimal128(DECIMAL_DIGITS, 0)),
-    **dict.fromkeys(("UTINYINT", "UINT8"), pa.uint8()),
-    **dict.fromkeys(("USMALLINT", "UINT16"), pa.uint16()),
-    **dict.fromkeys(("UINTEGER", "UINT32"), pa.uint32()),
-    **dict.fromkeys(("UBIGINT", "UINT64"), pa.uint64()),
-    **dict.fromkeys(("UUID", "JSON", "JSONB"), pa.string()),
-    "TIME": pa.time64("us"),
-    "DATE": pa.date32(),
-    **dict.fromkeys(("TIMESTAMP", "DATETIME", "TIMESTAMP_NTZ"), pa.timestamp("us")),
     **dict.fromkeys(("TIMESTAMPTZ", "TIMESTAMP_LTZ"), pa.timestamp("us", "UTC")),
-    "INTERVAL": DURATION,
 }
 
 DECIMALS = ("DECIMAL", "NUMERIC", "DEC", "NUMBER")

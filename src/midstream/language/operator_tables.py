@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
@@ -32,6 +34,8 @@ OPERATORS: dict[type[Node], str] = {exp.NullSafeNEQ: "is_distinct_from"} | {
 
 CALLED: dict[TokenType, tuple[int, str]] = {
     TokenType.IRLIKE: (PREDICATE, "regexp_matches_any_case"),
+    TokenType.AT_GT: (PREDICATE, "list_has_all"),
+    TokenType.DAMP: (PREDICATE, "list_has_any"),
     TokenType.CARET: (SIGN, "raised"),
     TokenType.DSTAR: (SIGN, "raised"),
 }
@@ -46,6 +50,23 @@ WORDS: dict[str, tuple[int, str]] = {
     "GLOB": (PREDICATE, "glob"),
 }
 """Words that are operators between two values, and names everywhere else."""
+
+PREFIXES: dict[TokenType, tuple[int, type[exp.Expression]]] = {
+    TokenType.NOT: (NOT, exp.Not),
+    TokenType.DASH: (SIGN, exp.Neg),
+    TokenType.TILDE: (SIGN, exp.BitwiseNot),
+}
+"""Operators before a value."""
+
+LITERALS: dict[TokenType, Callable[[str], Node]] = {
+    TokenType.NUMBER: lambda text: exp.Literal(this=text, is_string=False),
+    TokenType.STRING: lambda text: exp.Literal(this=text, is_string=True),
+    TokenType.HEX_STRING: lambda text: exp.HexString(this=text),
+    TokenType.NULL: lambda text: exp.Null(),
+    TokenType.TRUE: lambda text: exp.Boolean(this=True),
+    TokenType.FALSE: lambda text: exp.Boolean(this=False),
+}
+"""Constants that are one token."""
 
 SHIFTS = {TokenType.LT: "shift_left", TokenType.GT: "shift_right"}
 

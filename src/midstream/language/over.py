@@ -10,6 +10,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.types as kind
@@ -17,7 +18,18 @@ from sqlglot import exp
 
 from midstream.algebra.borrowed_aggregates import IN_ORDER
 from midstream.algebra.expressions import AggregateCall, Column, Expression, Literal, Named, columns_of
-from midstream.algebra.over import DEFAULT_FRAME, NEIGHBOURS, NUMBERED, ONLY_OVER, RANKINGS, Frame, NamedOver, OrderKey
+from midstream.algebra.over import (
+    DEFAULT_FRAME,
+    NEIGHBOURS,
+    NUMBERED,
+    ONLY_OVER,
+    PICKS,
+    RANKINGS,
+    Excluded,
+    Frame,
+    NamedOver,
+    OrderKey,
+)
 from midstream.algebra.plan import Over, Project, Relation
 from midstream.algebra.types import INTEGER, TEXT, common_type, show_type
 from midstream.errors import QueryError
@@ -64,6 +76,8 @@ class Overs:
         order = tuple(order_key(binder, key) for key in window.args.get("order") or ())
         frame, order = self._frame(binder, window.args.get("spec"), order)
         made = self._call(node, SAME.get(name, name), inner, window)
+        if frame.excluded and made.call.function in PICKS:
+            raise self.binding.error(f"{node.name} takes no frame with EXCLUDE", node, hint="aggregates do")
         made = replace(made, frame=frame, known=bool(node.args.get("ignore_nulls")) and made.call.function in ONLY_OVER)
         calls = self.calls.setdefault(Partitioning(keys, order), [])
         for known in calls:
@@ -186,7 +200,10 @@ class Overs:
             raise self.binding.error("GROUPS needs an ORDER BY", node)
         key = order[0].key if measured else None
         start, end = (self._bound(binder, node, which, key) for which in ("start", "end"))
-        return Frame(unit, start, end), order
+        excluded: Any = (node.args.get("excluded") or "").replace("NO OTHERS", "")
+        if excluded not in get_args(Excluded):
+            raise self.binding.error("EXCLUDE takes CURRENT ROW, GROUP, TIES or NO OTHERS", node)
+        return Frame(unit, start, end, excluded), order
 
     def _measurable(self, key: Expression, node: Node) -> Expression:
         if kind.is_date(key.type):

@@ -25,6 +25,11 @@ class OverGrammar(Grammar):
         """One or more values, separated by commas."""
         return self.several(self.value)
 
+    def row(self) -> Node:
+        """`(a, b)`."""
+        token = self._curr
+        return at(exp.Tuple(expressions=self.wrapped(self.values)), token)
+
     def order_keys(self) -> list[Node]:
         """`BY key [ASC | DESC] [NULLS FIRST | LAST], …`, after ORDER."""
         self.need_word("BY")
@@ -73,8 +78,10 @@ class OverGrammar(Grammar):
             self._bound(made, "end")
         else:
             self._bound(made, "start")
-        if self.peek_word("EXCLUDE"):
-            self.fail("EXCLUDE is not supported", hint="a frame is all rows between its two ends")
+        if self.take_word("EXCLUDE"):
+            two = self.peek_word("CURRENT", "NO")
+            made.set("excluded", f"{self._curr.text} {self._next.text if two else ''}".strip().upper())
+            self._advance(1 + two)
         return made
 
     def _bound(self, frame: Node, which: str) -> None:

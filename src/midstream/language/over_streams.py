@@ -64,6 +64,8 @@ def _require_past(call: NamedOver) -> None:
             detail="a row of a stream without a window has its values at its own time",
             hint="give the stream a window, for instance [RANGE …]",
         )
+    if framed and call.frame.excluded:
+        raise QueryError("EXCLUDE needs a window", hint="give the stream a window, for instance [RANGE …]")
     if function == "lag" and call.known:
         raise _unbounded("lag … IGNORE NULLS")
 

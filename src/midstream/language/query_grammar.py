@@ -140,7 +140,7 @@ class QueryGrammar(SourceGrammar):
         token = self.need(TokenType.SELECT, "SELECT")
         kind = self._to_stream()
         distinct = self.take(TokenType.DISTINCT)
-        on = self._distinct_on() if distinct and self.take(TokenType.ON) else None
+        on = self.row() if distinct and self.take(TokenType.ON) else None
         if not distinct:
             self.take(TokenType.ALL)
         made = at(exp.Select(expressions=self._items()), token)
@@ -162,9 +162,6 @@ class QueryGrammar(SourceGrammar):
             made.set("expressions", self._items())
         self._clauses(made)
         return made
-
-    def _distinct_on(self) -> exp.Tuple:
-        return exp.Tuple(expressions=self.wrapped(self.values))
 
     def _to_stream(self) -> Token | None:
         if not self.peek_word(*TO_STREAM):
@@ -218,11 +215,7 @@ class QueryGrammar(SourceGrammar):
             return at(exp.Join(this=self.source()), token)
         if self.peek_word("LATERAL") and self._next.text.upper() == "VIEW":
             return self.lateral_view()
-        if self.peek_word("FOLLOWED"):
-            return self._followed_by()
-        if self.peek_word("ASOF"):
-            return self._asof()
-        return self._join()
+        return self._followed_by() if self.peek_word("FOLLOWED", "ASOF") else self._join()
 
     def _join(self) -> Node | None:
         token = self._curr
@@ -258,31 +251,25 @@ class QueryGrammar(SourceGrammar):
             self.expected("ON or USING", hint="a join without a condition is written CROSS JOIN")
 
     def _followed_by(self) -> Node:
-        token = self.need_word("FOLLOWED")
-        self.need_word("BY")
-        made = FollowedBy(this=self.source())
-        if mode := self.take_word("RECENT", "CHRONICLE") or self.take(TokenType.ALL):
+        """`FOLLOWED BY b [RECENT | CHRONICLE | ALL] [ON …] [WITHIN …]`, or `ASOF [LEFT] JOIN b`."""
+        token = self.take_word("ASOF", "FOLLOWED")
+        assert token is not None
+        if asof := token.text.upper() == "ASOF":
+            made = FollowedBy(mode="recent", asof=True, outer=bool(self.take(TokenType.LEFT)))
+            self.need(TokenType.JOIN, "JOIN")
+        else:
+            self.need_word("BY")
+            made = FollowedBy()
+        made.set("this", self.source())
+        if not asof and (mode := self.take_word("RECENT", "CHRONICLE") or self.take(TokenType.ALL)):
             made.set("mode", mode.text.lower())
         if self.take(TokenType.ON):
             made.set("on", self.value())
-        self._within(made)
-        return at(made, token)
-
-    def _asof(self) -> Node:
-        token = self.need_word("ASOF")
-        outer = bool(self.take(TokenType.LEFT))
-        self.need(TokenType.JOIN, "JOIN")
-        made = FollowedBy(this=self.source(), mode="recent", asof=True, outer=outer)
-        if self.take(TokenType.ON):
-            made.set("on", self.value())
-        elif self.peek(TokenType.USING):
+        elif asof and self.peek(TokenType.USING):
             self.fail("ASOF JOIN takes ON", hint="write ON a.k = b.k")
-        self._within(made)
-        return at(made, token)
-
-    def _within(self, step: Node) -> None:
         if self.take_word("WITHIN"):
-            step.set("within", self.duration())
+            made.set("within", self.duration())
+        return at(made, token)
 
     def _clauses(self, select: exp.Select) -> None:
         if token := self.take(TokenType.WHERE):

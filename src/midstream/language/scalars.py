@@ -191,10 +191,7 @@ class ScalarBinder:
         if node.args.get("table") and (nested := self.scope.nested(node)) is not None:
             return self._apply("field", [exp.Column(this=nested), exp.Literal.string(node.this.name)], node)
         if not node.args.get("table") and (source := self.scope.row(node)) is not None:
-            fields: list[Node] = []
-            for name in source.columns:
-                fields += [exp.Literal.string(name), column_named(name, source.name)]
-            return self._apply("named_struct", fields, node)
+            return self._struct({name: column_named(name, source.name) for name in source.columns}, node)
         _, bound = self.scope.resolve(node)
         self.places.setdefault(str(bound), place(node))
         return bound
@@ -247,6 +244,14 @@ class ScalarBinder:
         lower = self.call(">=", [subject, low], [node.this, node.args["low"]], node)
         upper = self.call("<=", [subject, high], [node.this, node.args["high"]], node)
         return Call("and", (lower, upper), BOOLEAN)
+
+    def _struct(self, fields: dict[str, Node], node: Node) -> Expression:
+        parts = [part for name, value in fields.items() for part in (exp.Literal.string(name), value)]
+        return self._apply("named_struct", parts, node)
+
+    def _tuple(self, node: exp.Tuple) -> Expression:
+        """`(a, b)` or `ROW(a, b)`: a struct, whose fields are called by their places."""
+        return self._struct({f"element{i}": value for i, value in enumerate(node.expressions, 1)}, node)
 
     def _in(self, node: exp.In) -> Expression:
         if node.args.get("query") is not None:
@@ -362,6 +367,7 @@ BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
     exp.Is: ScalarBinder._is,
     exp.Between: ScalarBinder._between,
     exp.In: ScalarBinder._in,
+    exp.Tuple: ScalarBinder._tuple,
     exp.Exists: ScalarBinder._exists,
     exp.Subquery: ScalarBinder._subquery,
     exp.Case: ScalarBinder._case,

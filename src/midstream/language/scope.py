@@ -41,12 +41,13 @@ class ScopeSource:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A column that USING made of two; `qualified` is how one of the two is written with its source."""
+    """A column that USING made of those it hides; `qualified` is how one of them is written with its source."""
 
     name: str
     expression: Expression
     qualified: str
     part: int
+    hides: frozenset[str]
 
 
 @dataclass
@@ -96,7 +97,8 @@ class Scope:
         """One visible column in the place of several of this part, the latest source's among them."""
         self.hidden |= hidden
         others = [m for m in self.merged if (m.name, m.part) != (name, self.part)]
-        self.merged = [*others, Merged(name, expression, f"{self.sources[-1].name}.{name}", self.part)]
+        hides = frozenset(hidden).union(*(m.hides for m in self.merged if m not in others))
+        self.merged = [*others, Merged(name, expression, f"{self.sources[-1].name}.{name}", self.part, hides)]
 
     def resolve(self, node: exp.Column) -> tuple[str, Expression]:
         """The visible name and the meaning of a column."""
@@ -138,12 +140,15 @@ class Scope:
         return self.source(node.this) if found else None
 
     def everything(self) -> Iterator[tuple[str, Expression]]:
-        """All visible columns in the order of `SELECT *`."""
-        for part in range(self.part + 1):
-            yield from ((m.name, m.expression) for m in self.merged if m.part == part)
-            for source in self.sources:
-                if source.part == part:
-                    yield from ((n, c) for n, c in source.columns.items() if c.name not in self.hidden)
+        """All visible columns in the order of `SELECT *`: a merged one where the first of those that it hides is."""
+        left = list(self.merged)
+        for source in sorted(self.sources, key=lambda source: source.part):
+            for name, column in source.columns.items():
+                if column.name not in self.hidden:
+                    yield name, column
+                for merged in [m for m in left if column.name in m.hides]:
+                    left.remove(merged)
+                    yield merged.name, merged.expression
 
     def source(self, name: exp.Identifier) -> ScopeSource:
         """A source by its name."""

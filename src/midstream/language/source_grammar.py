@@ -42,6 +42,7 @@ class SourceGrammar(ShapeGrammar):
             made = exp.Subquery(this=self.query(), lateral=lateral)
             self.need(TokenType.R_PAREN, ")")
         else:
+            self.skip_schema(TokenType.DOT)
             made = exp.Table(this=self.identifier("a stream name"))
             if self.peek(TokenType.DOT):
                 hint = "a stream has a plain name; if it has dots or brackets, write it in double quotes"
@@ -100,7 +101,12 @@ class SourceGrammar(ShapeGrammar):
         """Joins in parentheses."""
         made = JoinedSources(this=self.source(), joins=self.joins())
         self.need(TokenType.R_PAREN, ") or a join")
-        return at(made, token)
+        if not self.peek(TokenType.ALIAS):
+            return at(made, token)
+        joined = exp.Select(expressions=[exp.Star()], from_=exp.From(this=made.this), joins=made.args["joins"])
+        named = at(exp.Subquery(this=at(joined, token)), token)
+        self._decorate(named)
+        return named
 
     def _decorate(self, source: Node) -> None:
         window = self._window()
@@ -135,11 +141,7 @@ class SourceGrammar(ShapeGrammar):
     def rows_written(self) -> Node:
         """`VALUES (1, 'a'), (2, 'b')`."""
         token = self.need_word("VALUES")
-        return at(exp.Values(expressions=self.several(self._row)), token)
-
-    def _row(self) -> Node:
-        token = self._curr
-        return at(exp.Tuple(expressions=self.wrapped(self.values)), token)
+        return at(exp.Values(expressions=self.several(self.row)), token)
 
     def column_names(self) -> list[exp.Identifier]:
         """`(a, b)` behind the name of a source."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.over import Frame, NamedOver
+from midstream.algebra.over import Excluded, Frame, NamedOver
 from midstream.errors import InternalError
 from midstream.operators.elements import Indices, Mask
 from midstream.operators.vectors import Numbers, gather, numbers_of, validity_of
@@ -112,6 +112,27 @@ def frame_of(frame: Frame, places: FramePlaces, by: tuple[pa.Array, bool] | None
     """Where the frame of every place begins and ends; `by` is the order's first column, and whether it descends."""
     low = _edge(frame, frame.start, places, by, False)
     return low, np.maximum(low, _edge(frame, frame.end, places, by, True))
+
+
+def counted_for(
+    places: FramePlaces, low: Indices, high: Indices, excluded: Excluded = ""
+) -> tuple[Indices, Indices, Indices]:
+    """Places, and from which place on up to which each counts; some twice, around those that leave it out.
+
+    A place counts for those whose frames have begun, and not ended, before it. Those that leave it out are itself, or
+    those that the order holds equal to it.
+    """
+    first, last = (np.cumsum(np.bincount(edge, minlength=len(places)))[: len(places)] for edge in (high, low))
+    spans = [(first, last)]
+    if excluded:
+        one = excluded == "CURRENT ROW"
+        left, right = (places.here, places.here + 1) if one else (places.peer_start, places.peer_end)
+        spans = [(first, np.minimum(last, left)), (np.maximum(first, right), last)]
+    if excluded == "TIES":
+        spans.insert(1, (np.maximum(first, places.here), np.minimum(last, places.here + 1)))
+    starts, ends = (np.stack(edges, 1).ravel() for edges in zip(*spans, strict=True))
+    counted = np.flatnonzero(starts < ends)
+    return counted // len(spans), starts[counted], ends[counted]
 
 
 def _edge(

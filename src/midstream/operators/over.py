@@ -22,7 +22,7 @@ from midstream.algebra.windows import ColumnOrder, Hop
 from midstream.operators.aggregate import AggregateSpec, InMemory, value_of
 from midstream.operators.borrowed_aggregates import portions
 from midstream.operators.elements import Elements, Indices
-from midstream.operators.frames import FramePlaces, frame_of, neighbour, picked, ranking
+from midstream.operators.frames import FramePlaces, counted_for, frame_of, neighbour, picked, ranking
 from midstream.operators.ordering import changes, group_rows, ranks_of, stable_order, total_order
 from midstream.operators.parts import SweptRows
 from midstream.operators.slices import KeyedSliceOperator
@@ -77,7 +77,8 @@ class OrderedFunctions:
         frame = self._frame(over.frame, rows, places)
         if function in PICKS:
             return picked(over, columns[0], places, frame)
-        return _aggregated(spec.columns, rows, places, frame, known.setdefault(over.frame, {}))
+        counting = counted_for(places, *frame, over.frame.excluded)
+        return _aggregated(spec.columns, rows, places, counting, known.setdefault(over.frame, {}))
 
     def _frame(self, frame: Frame, columns: pa.RecordBatch, places: FramePlaces) -> tuple[Indices, Indices]:
         key = self.order[0] if self.order else None
@@ -132,14 +133,11 @@ def _aggregated(
     spec: AggregateSpec,
     columns: pa.RecordBatch,
     places: FramePlaces,
-    frame: tuple[Indices, Indices],
+    counting: tuple[Indices, Indices, Indices],
     known: dict[object, Any],
 ) -> pa.Array:
-    """An aggregate of every frame: a place counts for those whose frames have begun, and not ended, before it."""
-    low, high = frame
-    first, last = (np.cumsum(np.bincount(edge, minlength=len(places)))[: len(places)] for edge in (high, low))
-    counted = np.flatnonzero(first < last)
-    first, last, none = first[counted], last[counted], np.empty(0, np.intp)
+    """An aggregate of every frame; `counting` are places, and for which places each of them counts."""
+    (counted, first, last), none = counting, np.empty(0, np.intp)
     names = [name for name in dict.fromkeys((*spec.columns, spec.where)) if name is not None] or columns.schema.names[
         :1
     ]

@@ -182,6 +182,8 @@ def _matches(text: str, pattern: str) -> bool:
 
 
 def _substring(text: Any, start: int, length: int | None = None) -> Any:
+    if start < 0:
+        return text[max(len(text) + start, 0) :][: None if length is None else max(length, 0)]
     end = len(text) + 1 if length is None else start + length
     return text[max(start, 1) - 1 : max(end, 1) - 1]
 

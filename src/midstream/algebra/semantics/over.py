@@ -133,4 +133,9 @@ def _frame(column: NamedOver, plan: RowFunctions, part: OrderedPartition, i: int
             return side * distance(j) >= (part.keys[i] is not None)
         return bool(side * part.keys[j] >= side * (part.keys[i] + scale * bound))
 
-    return [j for j in range(len(part.rows)) if reaches(j, frame.start, 1) and reaches(j, frame.end, -1)]
+    def excludes(j: int) -> bool:
+        equal = part.groups[j] == part.groups[i]
+        return {"CURRENT ROW": j == i, "GROUP": equal, "TIES": equal and j != i}.get(frame.excluded, False)
+
+    within = [j for j in range(len(part.rows)) if reaches(j, frame.start, 1) and reaches(j, frame.end, -1)]
+    return [j for j in within if not excludes(j)]

@@ -34,7 +34,10 @@ def draw_over(e: Expressions) -> Value:
     kind = argument[0].kind if argument and not form.startswith("count") else "integer"
     if form.startswith(("percent_rank", "cume_dist")):
         kind = "double"
-    text = f"{form} OVER ({_listed('PARTITION BY', keys)}{_listed('ORDER BY', order, e)}{_frame(e, by_rows, order)})"
+    frame = _frame(e, by_rows, order)
+    if frame and form.startswith(("count", "min", "max")):
+        frame += e.pick("", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES")
+    text = f"{form} OVER ({_listed('PARTITION BY', keys)}{_listed('ORDER BY', order, e)}{frame})"
     return both(kind, text, *argument, *keys, *order)
 
 

@@ -40,7 +40,10 @@ def _slice(start: int, stop: int | None = None) -> OnColumn:
 
 
 def _substring(call: Call, start: int, length: int | None = None) -> OnColumn:
-    return _slice(max(start, 1) - 1, None if length is None else max(start + length, 1) - 1)
+    if start >= 0:
+        return _slice(max(start, 1) - 1, None if length is None else max(start + length, 1) - 1)
+    tail, head = _slice(start), _slice(0, None if length is None else max(length, 0))
+    return lambda texts: head(tail(texts))
 
 
 def _matching(name: str) -> Callable[[Call, str], OnColumn]:
