@@ -199,7 +199,7 @@ def test_the_examples_are_sound(name: str):
 def test_the_schema_for_editors_has_exactly_the_keys_that_are_read():
     schema = json.loads(CliRunner().invoke(app, ["check", "--schema"]).stdout)
     tables = schema["properties"]
-    assert set(tables) == {"job", "streams", "queries", "functions", "spark", "links"}
+    assert set(tables) == {"job", "streams", "tables", "queries", "functions", "spark", "links"}
     assert set(tables["job"]["properties"]) == set(JOB_KEYS)
     assert set(tables["streams"]["additionalProperties"]["properties"]) == set(STREAM_KEYS)
     assert set(tables["queries"]["additionalProperties"]["properties"]) == set(QUERY_KEYS)

@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.inputs.tables import table_view
+from midstream.interface.cli.run import carry_out
 from midstream.interface.jobs.job_file import job_of
-from midstream.language.over_queries import changelog_view, with_queries
+from midstream.language.over_queries import with_queries
 
 A = pa.table({"ts": [1, 2, 3, 5, 8, 9], "k": [1, 2, 1, 2, 1, 1], "v": [3, 1, 4, 1, 5, 9]})
 TOTALS = "SELECT k, sum(v) AS total FROM A [RANGE 4] GROUP BY k; "
@@ -81,7 +83,7 @@ LOOKED_UP = "SELECT o.item, p.price FROM orders AS o LEFT JOIN {} FOR SYSTEM_TIM
 
 def test_a_changelog_is_the_table_it_describes_and_its_deletions_count() -> None:
     inputs = {"prices": CHANGES, "orders": ORDERS}
-    views = {"prices": changelog_view("prices", ["id"], "op")}
+    views = {"prices": table_view("prices", ["id"], "upserts", "op")}
     table = with_queries("SELECT * EXCLUDE (ts) FROM prices", views)
     found = ms.run(table, inputs).to_pylist()
     assert [(row["id"], row["price"], row["valid_from"], row["valid_to"]) for row in found] == [
@@ -103,16 +105,58 @@ def test_versions_of_a_plain_stream_are_told_apart_by_what_is_compared() -> None
         ms.run(LOOKED_UP.format("prices").replace("o.ts", "o.item"), inputs)
 
 
-def test_a_job_file_declares_a_changelog(tmp_path: Path) -> None:
-    stream = {
-        "format": "json",
-        "path": "a",
-        "schema": "ts BIGINT, id BIGINT, op STRING",
-        "kind": "changelog",
-        "key": "id",
+def test_a_session_reads_the_table_of_a_stream_by_its_name_without_a_window() -> None:
+    with ms.Session() as session:
+        session.stream("prices", CHANGES.schema).table("prices", key=["id"], op="op")
+        query = session.query("all", "SELECT id, price FROM prices")
+        session.push("prices", CHANGES)
+        session.finish()
+        wanted = with_queries("SELECT id, price FROM prices", {"prices": table_view("prices", ["id"], "upserts", "op")})
+        assert ms.snapshot_equal(query.results(), ms.reference(wanted, {"prices": CHANGES}))
+        with pytest.raises(ms.InputError, match="table prices needs a key"):
+            session.table("prices")
+
+
+def test_a_job_file_declares_tables_by_what_comes(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    rows = [("1", "a", "insert", 1), ("2", "b", "insert", 2), ("1", "c", "update", 3), ("2", "b", "delete", 4)]
+    lines = [f'{{"id": {id}, "name": "{name}", "change": "{op}", "changed_at": {at}}}' for id, name, op, at in rows]
+    (tmp_path / "in" / "1.json").write_text("\n".join(lines))
+    table = {"format": "json", "path": "in", "schema": "id BIGINT, name STRING, change STRING, changed_at BIGINT"}
+    changes = {"kept": {"time": "changed_at"}, "newest": {"key": "id", "time": "changed_at"}}
+    changes["present"] = {"key": ["id"], "changes": "debezium"}  # type: ignore[dict-item]
+    job = job_of(
+        {
+            "job": {"checkpoint": "c", "on": "local"},
+            "tables": {name: {**table, **more} for name, more in changes.items()},
+            "queries": {f"of_{name}": {"cql": f"SELECT id, name FROM {name}"} for name in changes},
+        },
+        tmp_path,
+    )
+    carry_out(job, available=True, finish=True)
+    found = {name: ms.read_results(job.checkpoint, f"of_{name}") for name in changes}
+    now = {
+        name: table.filter(table["valid_to"].is_null()).drop_columns(["valid_from", "valid_to"])
+        for name, table in found.items()
     }
-    queries = {"all": {"cql": "SELECT id FROM A"}}
-    job = job_of({"job": {"checkpoint": "c"}, "streams": {"A": {**stream, "op": "op"}}, "queries": queries}, tmp_path)
-    assert job.queries[0].cql == with_queries("SELECT id FROM A", {"A": changelog_view("A", ["id"], "op")})
-    with pytest.raises(ms.JobError, match="changelog"):
-        job_of({"job": {"checkpoint": "c"}, "streams": {"A": {**stream, "kind": "rows"}}, "queries": queries}, tmp_path)
+    assert {name: sorted(zip(*table.to_pydict().values(), strict=True)) for name, table in now.items()} == {
+        "kept": [(1, "a"), (1, "c"), (2, "b"), (2, "b")],
+        "newest": [(1, "c"), (2, "b")],
+        "present": [(1, "c")],
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"changes": "upserts"}, "table A needs a key"),
+        ({"changes": "deltas"}, "tables.A.changes cannot be"),
+        ({"op": "op"}, "table A has a column op of changes, and its rows are none"),
+    ],
+)
+def test_a_table_that_is_declared_wrongly_is_refused_by_name(more, said, tmp_path: Path) -> None:
+    table = {"format": "json", "path": "a", "schema": "ts BIGINT, id BIGINT, op STRING"}
+    with pytest.raises(ms.MidstreamError, match=said):
+        job_of({"job": {"checkpoint": "c"}, "tables": {"A": {**table, **more}}}, tmp_path)
+    with pytest.raises(ms.JobError, match="A is the name of a stream and of a table"):
+        job_of({"job": {"checkpoint": "c"}, "streams": {"A": table}, "tables": {"A": {**table, "key": "id"}}}, tmp_path)

@@ -6,7 +6,7 @@ shared as everything else is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
@@ -14,10 +14,6 @@ from sqlglot.tokenizer_core import TokenType
 from midstream.errors import QueryError
 from midstream.language.binding import match_name
 from midstream.language.text import DIALECT, read
-
-DELETED = ("d", "delete", "deleted", "-d", "remove", "tombstone")
-BEFORE = ("-u", "update_before", "update_preimage")
-"""What changes are called that delete a row, and those that repeat a row as it was before another replaced it."""
 
 
 def with_queries(query: str, queries: Mapping[str, str], streams: Collection[str] = ()) -> str:
@@ -37,17 +33,6 @@ def redefined(query: str, name: str, old: str, new: str) -> str:
     'WITH "totals" AS (SELECT w AS n FROM A [NOW]\\n) SELECT n FROM totals [NOW]'
     """
     return query.replace(_definition(name, old), _definition(name, new))
-
-
-def changelog_view(stream: str, key: Sequence[str], op: str | None = None) -> str:
-    """The table that a stream of changes describes: the newest row of each key that has not been deleted."""
-    by = ", ".join(f'"{name}"' for name in key)
-    if op is None:
-        return f'SELECT * FROM "{stream}" [PARTITION BY {by} ROWS 1]'
-    before, gone = (", ".join(f"'{word}'" for word in words) for words in (BEFORE, DELETED))
-    kind = f"lower(coalesce(\"{op}\", ''))"
-    changes = f'(SELECT * FROM "{stream}" WHERE {kind} NOT IN ({before})) [PARTITION BY {by} ROWS 1]'
-    return f'SELECT * EXCLUDE ("{op}") FROM {changes} AS newest WHERE {kind} NOT IN ({gone})'
 
 
 def _standing_alone(query: str, queries: Mapping[str, str], streams: Collection[str], reading: tuple[str, ...]) -> str:

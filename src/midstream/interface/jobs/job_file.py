@@ -14,9 +14,10 @@ from midstream.algebra.declarations import Timestamps, UserFunction
 from midstream.checkpoint.retention import Retention
 from midstream.cluster.options import Incomplete, SessionOptions
 from midstream.errors import JobError
+from midstream.inputs.tables import TIME, table_view
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.connectors import ConnectorSection, sink_in, source_in
-from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
+from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS, TABLE_KEYS, Key
 from midstream.interface.jobs.own_functions import function_of
 from midstream.interface.jobs.sections import MISSING, Mistake, Section
 from midstream.job.queries.faults import OnError
@@ -24,10 +25,10 @@ from midstream.job.slots.sites import Sites, home_of, sites_of
 from midstream.job.task.exchange import chosen_bits
 from midstream.job.task.memory import Memory, bytes_of
 from midstream.language.foreign import to_cql
-from midstream.language.over_queries import changelog_view, with_queries
+from midstream.language.over_queries import with_queries
 from midstream.optimizer.sites.links import links_of
 
-TABLES = ("job", "streams", "queries", "functions", "spark", "links")
+TABLES = ("job", "streams", "tables", "queries", "functions", "spark", "links")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class StreamSection:
     source: ConnectorSection | None = None
     """What it is read from, if that is none of Spark's sources and no folder; then it has no format."""
     view: str | None = None
-    """Of a changelog: the query that is its table."""
+    """Of a table: the query that gives it, out of the changes that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,11 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
     top = Section("", content, dict.fromkeys(TABLES, Key((dict,), "")), mistakes)
     job = top.section(JOB_KEYS, "job")
     sites = _sites(job)
-    streams = tuple(_stream(stream, top, folder, sites) for stream in top.names("streams"))
+    tables = top.names("tables", needed=False)
+    streams = (
+        *(_stream(stream, top, folder, sites) for stream in top.names("streams", needed=not tables)),
+        *(_table(table, top, folder, sites) for table in tables),
+    )
     times, usual = {stream.name: stream.time for stream in streams}, _policy(job, OFF)
     views = {stream.name: stream.view for stream in streams if stream.view is not None}
     queries = [_query(query, top, folder, usual, times) for query in top.names("queries", needed=False)]
@@ -259,7 +264,27 @@ def _policy(section: Section, usual: Policy) -> Policy:
 
 
 def _stream(name: str, top: Section, folder: Path, sites: Sites) -> StreamSection:
-    entry = top.section(STREAM_KEYS, "streams", name)
+    return _read(name, top.section(STREAM_KEYS, "streams", name), folder, sites)
+
+
+def _table(name: str, top: Section, folder: Path, sites: Sites) -> StreamSection:
+    """A table: the stream of its changes, and the query that makes it of these."""
+    entry = top.section(TABLE_KEYS, "tables", name)
+    key, op = entry.optional("key") or [], entry.optional("op")
+    changes, view = entry.choice("changes", "upserts" if key else "rows"), None
+    if name in top.content.get("streams", {}):
+        entry.refuse(
+            "key", JobError(f"{name} is the name of a stream and of a table", hint="name one of them otherwise")
+        )
+    with entry.noting("key"):
+        view = table_view(name, [key] if isinstance(key, str) else key, changes, op)
+    stream = _read(name, entry, folder, sites)
+    usual = TIME if changes == "debezium" else stream.time
+    return replace(stream, view=view, time=entry.optional("time") or usual)
+
+
+def _read(name: str, entry: Section, folder: Path, sites: Sites) -> StreamSection:
+    """What a stream, or the changes of a table, are read from."""
     path = entry.optional("path")
     columns = entry.optional("columns") or []
     for column in columns:
@@ -284,17 +309,7 @@ def _stream(name: str, top: Section, folder: Path, sites: Sites) -> StreamSectio
         site,
         _retained(name, entry),
         _source(entry, folder),
-        _view(name, entry),
     )
-
-
-def _view(name: str, entry: Section) -> str | None:
-    """The table of a changelog; nothing for a stream of rows."""
-    key, changes = entry.optional("key") or [], entry.choice("kind", "rows") == "changelog"
-    if changes != bool(key):
-        entry.refuse("key", JobError(f'{entry.at("key")} is what kind = "changelog" needs, and nothing else has'))
-    columns = [key] if isinstance(key, str) else key
-    return changelog_view(name, columns, entry.optional("op")) if changes and columns else None
 
 
 def _retained(name: str, entry: Section) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from midstream.adaptation.policy import MODES, Policy
 from midstream.algebra.declarations import Timestamps
 from midstream.cluster.options import Incomplete
+from midstream.inputs.tables import CHANGES
 from midstream.job.queries.faults import OnError
 from midstream.language.foreign import DIALECTS
 
@@ -67,9 +68,6 @@ STREAM_KEYS: Mapping[str, Key] = {
     "path": Key(TEXT, "The folder of files, relative to the job file."),
     "schema": Key(TEXT, 'The columns of the source, as Spark writes them: "id BIGINT, ts TIMESTAMP".'),
     "time": Key(TEXT, 'The time column; "ts" by default.'),
-    "kind": Key(TEXT, "What its rows are: rows, or changes of a table by key.", ("rows", "changelog")),
-    "key": Key((str, list), "The columns by which a changelog knows the rows of its table."),
-    "op": Key(TEXT, "The column of a changelog that says what each change is; without it all are upserts."),
     "lateness": Key(DURATION, "How far rows may be out of order; later ones are dead letters. 0 by default."),
     "columns": Key((list,), "SQL expressions over the source's columns; all columns as they are by default."),
     "options": Key((dict,), "Options of the source, such as maxFilesPerTrigger."),
@@ -82,6 +80,14 @@ STREAM_KEYS: Mapping[str, Key] = {
     "retain": Key(DURATION, "For how long rows are kept for queries that come or change later; not at all by default."),
     "keep": Key((list,), 'Which columns retained rows have; ["*"], all of them, by default.'),
 }
+
+TABLE_KEYS: Mapping[str, Key] = {
+    "key": Key((str, list), "The columns that tell the rows of the table apart."),
+    "changes": Key(TEXT, "What comes: rows that stay, rows that replace those of their key, or changes.", CHANGES),
+    "op": Key(TEXT, "The column that says what each change is: insert, update or delete, or their kin."),
+    **STREAM_KEYS,
+}
+"""A table is read as a stream is, and says besides what its rows mean."""
 
 QUERY_KEYS: Mapping[str, Key] = {
     "cql": Key(TEXT, "The query.", needed=True),
@@ -126,10 +132,11 @@ def job_schema() -> dict[str, Any]:
         "title": "Midstream job",
         "type": "object",
         "additionalProperties": False,
-        "required": ["job", "streams"],
+        "required": ["job"],
         "properties": {
             "job": _table(JOB_KEYS),
             "streams": {**named, "additionalProperties": _table(STREAM_KEYS)},
+            "tables": {**named, "additionalProperties": _table(TABLE_KEYS)},
             "queries": {"type": "object", "additionalProperties": _table(QUERY_KEYS)},
             "functions": {"type": "object", "additionalProperties": _table(FUNCTION_KEYS)},
             "links": {
