@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -143,6 +145,31 @@ def test_a_topic_of_the_same_name_on_another_cluster_is_refused(cluster, topic_o
         worked_through(tmp_path / "checkpoint", elsewhere)
     assert raised.value.detail is not None and "is on another server" in raised.value.detail
     elsewhere.close()
+
+
+def test_a_topic_that_was_made_again_under_its_name_is_refused(cluster, topic_of, tmp_path, monkeypatch):
+    """The mock cluster has no controller that could tell a topic's id, so the answer of one is put in its place."""
+    topic, ids = cluster.topic(), [confluent_kafka.Uuid(1, 2)]
+    cluster.send(topic, {"id": 1, "ts": 1})
+
+    class Controller:
+        def __init__(self, settings: Any, logger: Any) -> None:
+            assert settings["bootstrap.servers"] == cluster.servers
+
+        def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+            answer: Future[Any] = Future()
+            answer.set_result(SimpleNamespace(topic_id=ids[-1]))
+            return {topic: answer}
+
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Controller)
+    monkeypatch.setattr(kafka, "has_controller", lambda known: True)
+    worked_through(tmp_path / "checkpoint", topic_of(topic, schema=SCHEMA), finish=False)
+    ids.append(confluent_kafka.Uuid(3, 4))
+    again = topic_of(topic, schema=SCHEMA)
+    with pytest.raises(JobError, match=f"topic {confluent_kafka.Uuid(1, 2)}. so far and cannot go on from") as raised:
+        worked_through(tmp_path / "checkpoint", again)
+    assert raised.value.detail is not None and "was made again" in raised.value.detail
+    again.close()
 
 
 def test_a_broker_that_is_not_there_is_named(topic_of, tmp_path, monkeypatch):

@@ -126,6 +126,7 @@ def test_with_a_snapshot_the_rows_before_and_the_changes_after_are_each_read_onc
     source = connect("postgres", **known, schema=SCHEMA + ", ok BOOLEAN, raw BINARY, changed_at TIMESTAMP")
     starts = source.partitions()
     server.run(f"INSERT INTO {table} VALUES (20, 'after')", f"DELETE FROM {table} WHERE id < 3")
+    assert {part: source.lag(part, start) for part, start in starts.items()} == {"rows": 20, "changes": 4}
     rows = changes_of(source, starts)
     assert [row["id"] for row in rows if row["change"] == "insert"] == list(range(21))
     assert [row["id"] for row in rows if row["change"] == "delete"] == [0, 1, 2]

@@ -88,7 +88,9 @@ def test_a_stream_that_was_read_from_a_folder_cannot_become_another(spark, tmp_p
             session.process_available()
 
 
-def test_a_stream_from_a_source_goes_to_spark_and_back_by_its_positions(spark, tmp_path):
+def test_a_stream_from_a_source_goes_to_spark_and_back_by_its_positions(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("midstream.cluster.local.readings.LAG_EVERY", -1.0)
+
     def add(*rows: tuple[object, ...]) -> None:
         with closing(sqlite3.connect(tmp_path / "in.db")) as connection:
             connection.execute("CREATE TABLE IF NOT EXISTS t (ts, k)")
@@ -105,6 +107,9 @@ def test_a_stream_from_a_source_goes_to_spark_and_back_by_its_positions(spark, t
             session.start("available")
             session.wait()
             session.end_available(finish=number == 2)
+        known = ms.open(tmp_path / "checkpoint")
+        waited = [known.store.read(batch).streams.lags.get("s") for batch in known.batches]
+        assert waited[-2:] == [3, 0] or number == 2
     stored = ms.open(tmp_path / "checkpoint")
     assert sorted(stored.results("q").column("k").to_pylist()) == sorted(n + 1 for n in range(7) for _ in range(3))
     assert len(stored.dead_letters()) == 3

@@ -14,7 +14,7 @@ import pyarrow as pa
 from midstream.connectors.messages import FORMATS, WITH_REGISTRY, Messages
 from midstream.connectors.registry import Option
 from midstream.connectors.source import Position, Positions, Source
-from midstream.connectors.sources.kafka_client import PATIENCE, KafkaFailure, TopicReader
+from midstream.connectors.sources.kafka_client import PATIENCE, KafkaFailure, TopicReader, has_controller
 from midstream.errors import JobError
 
 FORMAT = "What a message is: an object of JSON by default, a change, a row of Avro or Protobuf, or bytes."
@@ -63,7 +63,10 @@ class Kafka(Source):
         return f"kafka topic {self.topic}"
 
     def identity(self) -> str:
-        return f"cluster {self._topic().asking.list_topics(self.topic, PATIENCE).cluster_id}"
+        reader = self._topic()
+        known = reader.asking.list_topics(self.topic, PATIENCE)
+        made = reader.made() if has_controller(known) else ""
+        return f"cluster {known.cluster_id}" + (f", topic {made}" if made else "")
 
     def schema(self) -> pa.Schema:
         return self._messages.schema

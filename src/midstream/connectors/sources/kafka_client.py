@@ -53,7 +53,7 @@ class TopicReader:
     def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
         from confluent_kafka import Consumer
 
-        self.topic = topic
+        self.topic, self._settings = topic, settings
         self.consumer, self.asking = (Consumer({**SETTINGS, **settings}, logger=Quiet()) for _ in range(2))
         """One fetches, the other asks: over the same connection, a question would wait for the fetch before it."""
         self._ahead: dict[int, Ahead] = {}
@@ -70,6 +70,16 @@ class TopicReader:
         from confluent_kafka import TopicPartition
 
         return TopicPartition(self.topic, partition, offset=offset)
+
+    def made(self) -> str:
+        """What tells the topic from others of its name, made before or after; empty if its brokers do not know."""
+        from confluent_kafka import TopicCollection
+        from confluent_kafka.admin import AdminClient
+
+        client = AdminClient(dict(self._settings), logger=Quiet())
+        asked = client.describe_topics(TopicCollection([self.topic]), request_timeout=PATIENCE)
+        known = asked[self.topic].result(PATIENCE + 1).topic_id
+        return str(known) if known.get_most_significant_bits() or known.get_least_significant_bits() else ""
 
     def between(self, partition: int, start: int, end: int) -> list[Any]:
         """The messages from an offset up to before another."""
@@ -133,6 +143,11 @@ class TopicReader:
         elif self._paused and (self._held <= HELD_BYTES or wanted in {part.partition for part in self._paused}):
             self.consumer.resume(self._paused)
             self._paused = []
+
+
+def has_controller(cluster: Any) -> bool:
+    """Whether a cluster has a broker that knows its topics by more than their names; a mock cluster has none."""
+    return cluster.controller_id in cluster.brokers
 
 
 class KafkaFailure(Exception):

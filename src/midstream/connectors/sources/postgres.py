@@ -32,6 +32,9 @@ PART, ROWS = "changes", "rows"
 QUIET_BYTES = 16 * 2**20
 """How much of the log may hold no change of the table before the slot moves on all the same."""
 
+COUNTED = 10_000
+"""How many changes are looked for at least to say how many wait."""
+
 AHEAD = 3
 """How many times as many changes as a batch takes are asked for: asking begins at the slot, before what is read."""
 
@@ -140,6 +143,13 @@ class PostgresChanges(Source):
                 run.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, _lsn(int(ends[PART]))])
             if self._copy is not None and int(ends.get(ROWS, 0)) >= self._copy.end(run, 0, None) > 0:
                 self._copy.empty(run)
+
+    def lag(self, partition: str, start: Position) -> int:
+        """How many rows or changes wait, of which some are counted at most."""
+        with self._connected() as run:
+            if partition == ROWS and self._copy is not None:
+                return max(0, self._copy.end(run, 0, None) - int(start))
+            return len(self._after(run, int(start), COUNTED).positions)
 
     def _after(self, run: Any, start: int, limit: int) -> DecodedChanges:
         """Transactions after a position, about as many as have so many changes, or more."""
