@@ -8,10 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from midstream import api
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.errors import JobError, QueryError
+from midstream.interface.cli import app
 
 ALL = "SELECT * FROM s [RANGE 100]"
 BEFORE, AFTER = "id BIGINT, v BIGINT, ts BIGINT", "id BIGINT, v BIGINT, ts BIGINT, w STRING"
@@ -70,3 +72,30 @@ def test_columns_that_are_missing_or_of_another_type_are_refused_with_the_querie
         run(tmp_path, "id BIGINT, v DOUBLE, ts BIGINT", texts, {"id": 2, "v": 2, "ts": 2})
     with pytest.raises(QueryError, match="unknown column v"):
         run(tmp_path, "id BIGINT, ts BIGINT", texts, {"id": 3, "ts": 3})
+
+
+def test_a_job_goes_on_without_columns_that_no_query_reads_once_that_is_accepted(tmp_path):
+    def started(schema: str, text: str, *more: str) -> Any:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        at = len(list((tmp_path / "in").iterdir()))
+        (tmp_path / "in" / f"{at}.json").write_text(f'{{"id": 1, "ts": {at}}}')
+        (tmp_path / "job.toml").write_text(
+            f'[job]\ncheckpoint = "checkpoint"\non = "local"\n[streams.s]\nformat = "json"\npath = "in"\n'
+            f'schema = "{schema}"\n[queries.q]\ncql = "{text}"\n'
+        )
+        return CliRunner().invoke(app, ["run", str(tmp_path / "job.toml"), "--available", *more])
+
+    text = "SELECT id FROM s [RANGE 100]"
+    assert started("id BIGINT, v BIGINT, w STRING, ts BIGINT", text).exit_code == 0
+    refused = started("id BIGINT, v DOUBLE, ts BIGINT", text)
+    assert refused.exit_code == 2 and "run with --accept" in refused.output
+    for change in (
+        "column v of stream s is double instead of int64; no query reads it",
+        "column w of stream s is gone",
+    ):
+        assert change in " ".join(refused.output.split())
+    accepted = started("id BIGINT, v DOUBLE, ts BIGINT", text, "--accept")
+    assert accepted.exit_code == 0 and "accepted: column w of stream s is gone" in accepted.output
+    assert started("id BIGINT, v DOUBLE, ts BIGINT", text).exit_code == 0
+    needed = started("id DOUBLE, v DOUBLE, ts BIGINT", text, "--accept")
+    assert needed.exit_code == 2 and "q reads it" in " ".join(needed.output.split())

@@ -24,6 +24,7 @@ from midstream.job.commands.rewording import DeclaredQuery, Text
 from midstream.job.commits import Commits
 from midstream.job.events import QueriesForgotten, QueryLeftOut, SettingsChanged
 from midstream.job.job import Job
+from midstream.job.queries.changed_columns import ChangedColumn, changed_columns
 from midstream.job.queries.changed_functions import ChangedFunctions, functions_record, require_same_functions
 from midstream.job.queries.declared import require_same_streams
 from midstream.job.queries.replacing import cannot_go_on, undeclared, without_query
@@ -101,6 +102,12 @@ def take_up(session: ResumedSession) -> None:
     job.apply(SettingsChanged({"functions": functions, "retention": retention, "declared_links": links}))
     if not is_finished(job.manifest):
         job.deliver(job.manifest)
+
+
+def changed_columns_of(session: ResumedSession) -> list[ChangedColumn]:
+    """The columns that streams have no more, or with other types than in the checkpoint."""
+    readers = partial(readers_of, session._job.queries)
+    return changed_columns(session._job.manifest, session.catalog.streams.values(), readers)
 
 
 def leave_out(session: ResumedSession, name: str) -> None:

@@ -20,6 +20,7 @@ from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json, show_text
 from midstream.interface.jobs.logs import log_as_json, log_batch
 from midstream.interface.jobs.tracing import batch_tracer
+from midstream.job.queries.changed_columns import require_accepted
 
 if TYPE_CHECKING:
     from midstream.interface.jobs.job_file import JobFile
@@ -54,6 +55,9 @@ def run(
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only check the file, as midstream check does.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace queries whose text has changed.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Go on though streams lack or retype columns that no query reads.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --replace: only say what queries would start with.")
     ] = False,
@@ -97,7 +101,9 @@ def run(
         log_as_json()
         telling = [log_batch]
     with beside(job.checkpoint, dashboard, dashboard_port), _listening(job, listen, listen_flight):
-        account = carry_out(job, available or finish, telling, replace=replace, finish=finish, drop=drop or ())
+        account = carry_out(
+            job, available or finish, telling, replace=replace, finish=finish, drop=drop or (), accept=accept
+        )
     if json:
         show_json(account)
 
@@ -148,13 +154,18 @@ def carry_out(
     replace: bool = False,
     finish: bool = False,
     drop: Sequence[str] = (),
+    accept: bool = False,
 ) -> dict[str, Any]:
     """Runs the job to its end, telling of each batch; says how far it came."""
     from midstream.cluster.listener import status
-    from midstream.cluster.resuming import starting
+    from midstream.cluster.resuming import changed_columns_of, starting
 
     with starting(job.checkpoint):
         session = open_session(job, replace, drop)
+        changes = changed_columns_of(session)
+        require_accepted(changes, accept)
+    for change in changes:
+        note(f"accepted: {change}")
     for name, verdict in session.verdicts.items():
         note(f"query {name} begins: {change_text(verdict.to_json())}")
     for tell in (*telling, batch_tracer()):

@@ -34,6 +34,7 @@ def streams_record(before: Manifest | None, needed: Needed) -> Record:
             "time": stream.time,
             "timestamps": stream.timestamps,
             "columns": {name: str(stream.columns.field(name).type) for name in columns},
+            "all": {field.name: str(field.type) for field in stream.columns},
         }
     return known
 
