@@ -16,11 +16,10 @@ from midstream.algebra.names import check_name
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery, session_html
 from midstream.cluster.options import ON_A_CHECKPOINT, Incomplete, Instant, QueryOptions, SessionOptions
+from midstream.cluster.session_tables import SessionTables
 from midstream.errors import JobError
 from midstream.html import Records
 from midstream.inputs import Duration, Format, NamedSource, StreamSettings
-from midstream.inputs.tables import table_view
-from midstream.language.over_queries import with_queries
 
 if TYPE_CHECKING:
     from midstream.adaptation.policy import Mode, Policy
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from midstream.scheduling.schedule import Schedule
 
 
-class Session:
+class Session(SessionTables):
     """Streams and continuous queries over them; queries can be added, migrated and dropped while rows keep coming.
 
     `Session(spark, checkpoint="path")` runs on Spark; without a SparkSession a local one is opened.
@@ -107,7 +106,7 @@ class Session:
     ) -> None:
         first = functions, scheduling, clock, slots, retained, memory_per_slot, rebalancing, group_bits
         more = metrics_retained, name, small_batches, changed_functions, retention, sites, links
-        self._tables: dict[str, str] = {}
+        super().__init__()
         self._prepare(SessionOptions(*first, *more), spark, checkpoint, on)
 
     def _prepare(self, options: SessionOptions, spark: Any, checkpoint: Any, on: Any) -> None:
@@ -187,15 +186,6 @@ class Session:
     def _open_stream(self, source: NamedSource, settings: StreamSettings) -> None:
         self._needs_checkpoint("sources that have a name")
 
-    def table(self, name: str, *, key: Sequence[str] = (), changes: str = "upserts", op: str | None = None) -> Self:
-        """Says that a stream has the changes of a table: queries added later read the table by its name, and no window.
-
-        `changes` are "rows" that stay, "upserts", of which the last one of each key is there, or "debezium": those,
-        and deletions, as the column `op` says (`change` by default).
-        """
-        self._tables[name] = table_view(name, key, changes, op)
-        return self
-
     def ticks(self) -> Self:
         """Adds a clock that moves time when no rows come; it is recorded as data, so a repeated batch sees it again."""
         self._needs_checkpoint("clock that ticks")
@@ -234,9 +224,7 @@ class Session:
         fault aside, where they can be identified; "stop_job" ends the job.
         """
         options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep, incomplete, since)
-        others = [stream for stream in self.catalog.streams if stream not in self._tables]
-        text = with_queries(cql, {**self.catalog.queries, **self._tables}, others)
-        return self._add_query(check_name("query", name), text, options)
+        return self._add_query(check_name("query", name), self._standing_alone(cql, self.catalog), options)
 
     def _add_query(self, name: str, cql: str, options: QueryOptions) -> ContinuousQuery:
         raise NotImplementedError
