@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from midstream.cluster.sources import connect as connect_source
 from midstream.connectors.sink import deliver
 from midstream.errors import JobError
 from midstream.testing import check_sink
+from midstream.testing.sinks import _forked
 
 ROWS = pa.table({"k": [*range(6), 3], "valid_from": range(7), "valid_to": [99] * 7})
 
@@ -80,3 +83,22 @@ def test_a_stream_that_is_not_there_and_a_row_that_is_too_long_are_refused_by_na
     with pytest.raises(JobError, match="does not take results of query q"):
         deliver(connect("nats", servers=url, stream="out", subject="out.long"), ROWS, delivery())
     assert not rows(url, "long")
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_writes_leaves_rows_that_are_completed_once(url):
+    random, given = Random(3), list[int]()
+    for number in range(12):
+        ks = [random.randrange(50) for _ in range(4000)]
+        table = pa.table({"k": ks, "valid_from": [number * 10] * len(ks), "valid_to": [999] * len(ks)})
+        whose = delivery(since=number * 10, until=number * 10 + 10)
+
+        def act(begun: Any, table: pa.Table = table, whose: Delivery = whose) -> None:
+            sink = connect("nats", servers=url, stream="out", subject="out.killed")
+            begun()
+            deliver(sink, table, whose)
+
+        _forked(act, kill_after=random.uniform(0, 1.5))
+        _forked(act)
+        given += ks
+        assert Counter(row["k"] for row in rows(url, "killed")) == Counter(given)
