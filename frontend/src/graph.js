@@ -39,7 +39,8 @@ const KINDS = {
   FollowedBy: "Sequence",
 };
 
-export const kindOf = (node) => KINDS[node.kind] ?? node.kind;
+// An operator in words: one without a word of its own is called as its class, MatchRows for instance: Match rows.
+export const kindOf = (node) => KINDS[node.kind] ?? node.kind.replace(/\B[A-Z]/g, (sign) => ` ${sign.toLowerCase()}`);
 
 export function measure(node, metric) {
   return node.figures ? METRICS[metric].of(node.figures) : null;

@@ -330,6 +330,20 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(running, dashboard, 
         shot(page, "phone")
 
 
+def test_a_long_reason_of_a_dead_letter_is_not_cut_on_a_phone(tmp_path, dashboard, open_page):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"ts": 1, "v": 1}\n{"ts": 2, "v": "a word where a number ought to be"}\n')
+    with ms.Session(checkpoint=str(tmp_path / "checkpoint"), on="local") as session:
+        session.open_stream("s", "json", path=str(tmp_path / "in"), schema="ts BIGINT, v BIGINT")
+        session.query("q", "SELECT v FROM s [NOW]")
+        session.process_available()
+    with dashboard(tmp_path / "checkpoint") as link:
+        page = open_page(link, viewport={"width": 390, "height": 844}, is_mobile=True)
+        go(page, "dead")
+        expect(page.get_by_role("group", name="Samples of dead letters")).to_contain_text("a number ought to be")
+        assert page.evaluate(CUT) == []
+
+
 def test_a_keyboard_is_enough(running, dashboard, open_page):
     job, _ = running
     with dashboard(job.folder) as link:

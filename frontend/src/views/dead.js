@@ -35,7 +35,7 @@ export function Dead({ job, settings }) {
         columns=${[
           { title: "Batch", number: true, show: (s) => s.batch_id },
           { title: "Stream", show: (s) => s.stream },
-          { title: "Reason", show: (s) => html`<${Pill} kind="bad">${s.reason}<//>` },
+          { title: "Reason", show: (s) => html`<${Pill} kind="bad long">${s.reason}<//>` },
           { title: "Row", show: (s) => html`<code class="row">${s.row}</code>` },
         ]}
       />
