@@ -165,6 +165,7 @@ SINKS = Registry(
     "sink",
     {
         "folder": Kind("midstream.connectors.folder:Folder"),
+        "hive": Kind("midstream.connectors.hive:Hive"),
         "sqlite": Kind("midstream.connectors.sqlite:Sqlite"),
         "duckdb": Kind("midstream.connectors.duckdb_file:DuckDB"),
         "postgres": Kind("midstream.connectors.postgres:Postgres", "psycopg", "postgres"),

@@ -1,0 +1,172 @@
+"""A folder of Parquet files in partitions as Hive names them: `country=AT/….parquet`, readable by Spark, DuckDB, Arrow.
+
+A delivery is several files, and at its end a mark that names them, beside which nothing counts: it is there as a whole
+once the mark is, and a mark is written once. Files of a delivery that was interrupted are removed before the query's
+next one. On Spark, tasks write the files; the driver has only their names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.addresses import files_at
+from midstream.checkpoint.failures import AlreadyThere
+from midstream.checkpoint.outputs import parquet_bytes
+from midstream.connectors.environment import hidden
+from midstream.connectors.forms import Form, require_distinct_names
+from midstream.connectors.registry import Option
+from midstream.connectors.sink import Delivery, deliver, raced
+from midstream.errors import JobError
+
+MARKS = "_midstream"
+"""The folder of marks; readers pass over names that begin with an underscore."""
+
+NOTHING = "__HIVE_DEFAULT_PARTITION__"
+"""How a partition without a value is named."""
+
+_MARK = re.compile(rf"{MARKS}/(?P<key>[0-9a-f]{{16}})-(?P<since>[0-9a-f]{{16}})-(?P<until>[0-9a-f]{{16}})\.json")
+_FILE = re.compile(r".*/(?P<key>[0-9a-f]{16})-(?P<attempt>[0-9a-f]{16})-[0-9a-f]+\.parquet")
+
+
+class Hive:
+    """Files of results in a folder or an object store, by the values of some columns."""
+
+    options: ClassVar[Mapping[str, Option]] = {
+        "path": Option(str, "The folder.", needed=True, place="folder"),
+        "by": Option(list, "The columns whose values are the partitions; files do not have them.", needed=True),
+    }
+    form: Form = "rows"
+
+    def __init__(self, path: str, by: Sequence[str]) -> None:
+        if not by:
+            raise JobError("the sink 'hive' has no columns in by", hint='such as by = ["day"]')
+        self.path, self.by, self.files = path, list(by), files_at(path, private=False)
+        self._had: dict[str, int | None] = {}
+        """Before which instant the folder has had results, by the keys of queries, once it was looked at."""
+
+    @property
+    def name(self) -> str:
+        """What the record of deliveries calls the sink."""
+        return hidden(f"hive {self.files.uri}")
+
+    @property
+    def place(self) -> str:
+        """Where it writes."""
+        return self.files.uri
+
+    def open(self, schema: pa.Schema) -> None:
+        """Refuses results that lack a column of partitions, or have no other."""
+        require_distinct_names(schema, self.name)
+        unknown = [name for name in self.by if name not in schema.names]
+        if unknown:
+            raise JobError(
+                f"{self.name} has partitions by {unknown[0]}, which is no column of the results",
+                detail=f"they have {', '.join(schema.names)}",
+            )
+
+    def last(self, delivery: Delivery) -> int | None:
+        """Before which instant the folder has had the query's results; what is there of others is removed."""
+        key = _key(delivery)
+        if key not in self._had:
+            paths = self.files.list("")
+            marks = [found for path in paths if (found := _MARK.fullmatch(path)) and found["key"] == key]
+            whole = {json.loads(self.files.read(mark.string))["attempt"] for mark in marks}
+            for path in paths:
+                if (found := _FILE.fullmatch(path)) and found["key"] == key and found["attempt"] not in whole:
+                    self.files.delete(path)
+            self._had[key] = max((int(mark["until"], 16) + BEGINNING for mark in marks), default=None)
+        return self._had[key]
+
+    def write(self, delivery: Delivery, table: pa.Table) -> None:
+        """Writes the files of a delivery, then its mark."""
+        attempt = secrets.token_hex(8)
+        self._mark(delivery, attempt, write_parts(self.path, self.by, f"{_key(delivery)}-{attempt}", table))
+
+    def deliver(self, results: Any, delivery: Delivery) -> None:
+        """Takes results: a table, or a DataFrame of Spark's, whose files tasks write unless some were there before."""
+        had = None if isinstance(results, pa.Table) else self.last(delivery)
+        if isinstance(results, pa.Table) or (had is not None and had > delivery.since):
+            deliver(self, results if isinstance(results, pa.Table) else results.toArrow(), delivery)
+            return
+        self.open(delivery.schema)
+        attempt = secrets.token_hex(8)
+        write = partial(_write_batches, self.path, self.by, f"{_key(delivery)}-{attempt}")
+        written = results.repartition(*self.by).mapInArrow(write, "path string").toArrow()
+        if written.num_rows:
+            self._mark(delivery, attempt, written.column("path").to_pylist())
+
+    def _mark(self, delivery: Delivery, attempt: str, paths: Sequence[str]) -> None:
+        """Says that all files of a delivery are there."""
+        for folder in {path.rpartition("/")[0] for path in paths}:
+            self.files.sync(folder)
+        key = _key(delivery)
+        ticks = "-".join(f"{tick - BEGINNING:016x}" for tick in (delivery.since, delivery.until))
+        said = {"attempt": attempt, "query": delivery.query, "batch": delivery.batch_id, "files": list(paths)}
+        try:
+            self.files.write_atomic(
+                f"{MARKS}/{key}-{ticks}.json", json.dumps(said).encode(), only_if_absent=True, point="sink"
+            )
+        except AlreadyThere:
+            for path in paths:
+                self.files.delete(path)
+            raise raced(self, delivery) from None
+        self._had[key] = delivery.until
+
+
+def write_parts(path: str, by: Sequence[str], name: str, table: pa.Table) -> list[str]:
+    """Writes rows into the files of their partitions; gives the names of the files."""
+    files, paths = files_at(path, private=False), []
+    for values, rows in _parts(table, by):
+        folder = "/".join(f"{quote(column)}={_text(value)}" for column, value in zip(by, values, strict=True))
+        files.make(folder)
+        paths.append(f"{folder}/{name}-{secrets.token_hex(4)}.parquet")
+        files.write_atomic(paths[-1], parquet_bytes(rows.drop_columns(list(by))), point="sink", sync=False)
+    return paths
+
+
+def _write_batches(
+    path: str, by: Sequence[str], name: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What a task of Spark does: writes its rows, and gives the names of its files."""
+    given = list(batches)
+    paths = write_parts(path, by, name, pa.Table.from_batches(given)) if given else []
+    yield pa.RecordBatch.from_arrays([pa.array(paths, pa.string())], names=["path"])
+
+
+def _parts(table: pa.Table, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """The rows of each partition, with its values.
+
+    >>> table = pa.table({"k": [1, None, 1], "v": [5, 6, 7]})
+    >>> [(values, rows["v"].to_pylist()) for values, rows in _parts(table, ["k"])]
+    [((1,), [5, 7]), ((None,), [6])]
+    """
+    codes = np.zeros(table.num_rows, np.int64)
+    for column in by:
+        encoded = table.column(column).combine_chunks().dictionary_encode("encode")
+        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy(zero_copy_only=False)
+        _, codes = np.unique(codes, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    cuts = np.flatnonzero(np.diff(codes[order])) + 1
+    for places in np.split(order, cuts) if len(order) else ():
+        rows = table.take(pa.array(places))
+        yield tuple(rows.column(column)[0].as_py() for column in by), rows
+
+
+def _text(value: Any) -> str:
+    return NOTHING if value is None else quote(str(value), safe=" ")
+
+
+def _key(delivery: Delivery) -> str:
+    whose = f"{delivery.history}\0{delivery.query}\0{delivery.identity}"
+    return hashlib.blake2b(whose.encode(), digest_size=8).hexdigest()
