@@ -100,14 +100,14 @@ def _withdraw(files: Files, number: str, request: Request) -> bool:
 def _unanswered(files: Files, patience: float) -> JobError:
     return JobError(
         f"no job answers at {files.uri}",
-        detail=f"a request was left there for {patience:.0f} seconds",
+        detail=f"a request was left there for {patience:.0f} s",
         hint="is the job running on this checkpoint? Batches that take long delay the answer",
     )
 
 
 def _unfinished(files: Files, patience: float) -> JobError:
     return JobError(
-        f"the job at {files.uri} accepted the request and has not answered for {patience:.0f} seconds",
+        f"the job at {files.uri} accepted the request and has not answered for {patience:.0f} s",
         detail="the request is kept: the job carries it out, or refuses it, when it continues",
         hint="midstream status shows pending requests",
     )

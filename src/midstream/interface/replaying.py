@@ -131,7 +131,7 @@ def _useful(
     valid = np.ones(len(ticks), bool) if valid is None else valid
     late = valid & (ticks < job.manifest.streams.registers.get(entry.name, BEGINNING))
     if late.any():
-        kept["still late"] = int(late.sum())
+        kept["still late; a job with a checkpoint of its own takes them"] = int(late.sum())
     if not valid.all():
         kept["without a time"] = int((~valid).sum())
     return [letter for letter, usable in zip(chosen, valid & ~late, strict=True) if usable], kept

@@ -90,4 +90,5 @@ def _show(accounts: list[ReplayedRows]) -> None:
         if account.file is not None:
             show_text(f"{plural(account.replayed, 'row')} of stream {account.stream} in {account.file}")
         for why, rows in account.kept.items():
-            note(f"{plural(rows, 'row')} of stream {account.stream} stay: {why}")
+            stay = "stays" if rows == 1 else "stay"
+            note(f"{plural(rows, 'row')} of stream {account.stream} {stay}: {why}")
