@@ -14,8 +14,11 @@ import pytest
 from tests.connectors.killed_jobs import killed
 
 from midstream import api
+from midstream.algebra.declarations import StreamDeclaration
 from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.cluster.local.readings import SourceReading
 from midstream.cluster.sources import Source, connect
+from midstream.connectors.connected import Connected
 from midstream.connectors.sources import kafka
 from midstream.errors import InputError, JobError
 from midstream.testing import check_source
@@ -80,6 +83,20 @@ def test_a_topic_holds_the_law_of_sources(cluster, topic_of):
         return rows
 
     check_source(lambda: topic_of(topic, schema=SCHEMA), write)
+
+
+def test_a_partition_that_others_read_holds_time_back_once_a_batch_has_left_rows_in_it(cluster, topic_of):
+    topic = cluster.topic()
+    cluster.send(topic, *({"id": n, "ts": 1000 + n} for n in range(6)), partition=0)
+    cluster.send(topic, *({"id": n, "ts": n} for n in range(9)), partition=1)
+    source = Connected("s", topic_of(topic, schema=SCHEMA), limit=8)
+    reading = SourceReading(StreamDeclaration("s", source.columns, "ts", lateness=2), source, None)
+    begin = reading.positions
+    assert reading.earliest_left(begin, {**begin, "0": 4, "1": 4}) == 2  # both have more rows than they may give
+    assert reading.earliest_left({**begin, "0": 4, "1": 4}, {**begin, "0": 6, "1": 8}) == 6
+    assert reading.earliest_left({**begin, "0": 6, "1": 8}, {**begin, "0": 6, "1": 9}) > 2**62
+    cluster.send(topic, {"id": 9, "ts": 9}, partition=1)
+    assert reading.earliest_left({**begin, "0": 6, "1": 8}, {**begin, "0": 6, "1": 9}) > 2**62  # it came since
 
 
 def test_messages_that_do_not_decode_are_dead_letters_with_topic_partition_and_offset(cluster, topic_of, tmp_path):

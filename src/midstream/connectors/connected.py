@@ -139,10 +139,10 @@ class Connected:
     def left(self, before: Positions, after: Positions) -> list[Span]:
         """The rows that a batch has left in partitions of which it took all that it may."""
         starts = before if after.keys() <= before.keys() else self.with_new(before)
-        read = [part for part, at in after.items() if starts[part] != at]
-        most = {part: self._most(part, starts[part], len(read)) for part in read}
-        spans = (span for span in self.waiting(after) if span.partition in most)
-        return [span for span in spans if first(most[span.partition], span.start) == most[span.partition]]
+        read = {part: at for part, at in after.items() if starts[part] != at}
+        left = self.waiting(read)  # asked first, as a source may remember how far it reaches
+        most = {span.partition: self._most(span.partition, starts[span.partition], len(read)) for span in left}
+        return [span for span in left if first(most[span.partition], span.start) == most[span.partition]]
 
     def first_rows(self, span: Span) -> pa.Table:
         """Some rows at the beginning of a span."""
