@@ -97,7 +97,7 @@ class Batch:
         )
         sooner, apart = frozenset(self.arrivals.sooner), self.slots.apart
         known = (self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner, apart)
-        return SharingPlan(*known, Pace.of(self.before, ()).rows)
+        return SharingPlan(*known, Pace.of(self.before, ()))
 
     @property
     def registers(self) -> Mapping[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from statistics import median
 from typing import Any
 from zlib import crc32
 
@@ -27,12 +28,24 @@ Ranges = dict[int, dict[int, list[SegmentEntry]]]
 """Parts of segments, by fragment and slot."""
 
 
+LONGEST = 1.7
+"""How many times as long as usual a batch is to take that fills windows, about; twice is too long."""
+
+FASTER, SLOWER = 2.0, 0.25
+"""By how much more and how much less is given than with the batch before, at most: one batch tells little."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much is moved before a batch: so many rows of each query, or all; queries that are `idle` wait."""
+    """How much is moved before a batch: so many rows of each query, or all; queries that are `idle` wait.
+
+    `seconds` is what the last batch took, and `usual` the median of the last ones, as far as manifests know.
+    """
 
     rows: int | None = None
     idle: Collection[str] = ()
+    seconds: float = 0.0
+    usual: float = 0.0
 
     @staticmethod
     def of(before: Manifest | None, idle: Collection[str], everything: bool = False) -> Pace:
@@ -41,7 +54,30 @@ class Pace:
             return Pace(None, idle)
         # Of loads a part is remembered from batch to batch, so they add up to several batches' rows.
         lately = sum(before.slots.loads) * (1 - MEMORY)
-        return Pace(max(LEAST_WORK, round(SHARE * lately)), idle)
+        spent = [float(row["seconds"].get("job", 0.0)) for row in before.outputs.recent] or [0.0]
+        return Pace(max(LEAST_WORK, round(SHARE * lately)), idle, spent[-1], median(spent))
+
+    def portion(self, last: Portion | None) -> Portion | None:
+        """What is given with the next batch, after what was given with the last; None: everything.
+
+        So many rows that the batch takes `LONGEST` times what is usual, as the last one tells: they bring results and
+        state of their own, which no count of rows foresees. However long batches are, some are given.
+        """
+        if self.rows is None:
+            return None
+        if last is None:
+            return Portion(max(LEAST_WORK, self.rows // 4), self.usual)
+        spent, wanted = self.seconds - last.usual, (LONGEST - 1) * last.usual
+        factor = FASTER if spent * FASTER <= wanted else max(SLOWER, wanted / spent)
+        return replace(last, rows=max(LEAST_WORK, self.rows // 8, round(last.rows * factor)))
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """The rows that a query is given with a batch, and the seconds that batches took before it began to be filled."""
+
+    rows: int
+    usual: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +123,8 @@ class WindowFilling:
 
     dealt: str
     windows: tuple[FilledWindow, ...]
+    given: Portion | None = None
+    """What was given with the last batch."""
 
     @property
     def movable(self) -> bool:
@@ -97,15 +135,14 @@ class WindowFilling:
     def from_json(stored: Mapping[str, Any]) -> WindowFilling:
         """What a manifest said."""
         windows = [{**one, "key": None if one["key"] is None else tuple(one["key"])} for one in stored["windows"]]
-        return WindowFilling(stored["dealt"], tuple(FilledWindow(**one) for one in windows))
+        given = None if stored["given"] is None else Portion(**stored["given"])
+        return WindowFilling(stored["dealt"], tuple(FilledWindow(**one) for one in windows), given)
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says."""
-        return {"dealt": self.dealt, "windows": [asdict(window) for window in self.windows]}
+        return asdict(self)
 
-    def next(
-        self, query: str, kept: Kept, rows: int | None, slots: Slots
-    ) -> tuple[WindowFilling, list[Derived], Ranges]:
+    def next(self, query: str, kept: Kept, pace: Pace, slots: Slots) -> tuple[WindowFilling, list[Derived], Ranges]:
         """What of the kept rows goes through a query with the next batch, and what is left then; it has begun since.
 
         Nothing does while rows of a group belong to several slots.
@@ -113,7 +150,9 @@ class WindowFilling:
         begun = self if self.dealt else replace(self, dealt=_dealing(slots))
         if slots.shared or slots.doubled is not None:
             return begun, [], _within(kept, 0, ALL_HASHES)
-        sending, rest = parted(kept, rows if self.movable else None)
+        portion = pace.portion(self.given) if self.movable else None
+        begun = replace(begun, given=portion)
+        sending, rest = parted(kept, None if portion is None else portion.rows)
         moved, found = _dealing(slots) != begun.dealt, []
         for number, window in enumerate(self.windows):
             lying = Lying(sending.get(number, {}), window.in_place, window.key, window.everywhere)

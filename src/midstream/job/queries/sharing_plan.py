@@ -24,7 +24,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name
 from midstream.job.queries.completeness import ALWAYS, Record, complete, end_of
 from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole
-from midstream.job.queries.filling import Kept, Ranges, WindowFilling
+from midstream.job.queries.filling import Kept, Pace, Ranges, WindowFilling
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.lanes import KEPT
@@ -50,8 +50,8 @@ class SharingPlan:
     """The queries whose fragments run a stage sooner than they say."""
     apart: Collection[str] = ()
     """The key classes that are not dealt as rows arrive."""
-    rows: int | None = None
-    """How many kept rows go through a query with a batch that is filled over several; None: all."""
+    pace: Pace = field(default_factory=Pace)
+    """How fast queries are filled that are over several batches."""
 
     def __post_init__(self) -> None:
         self.records: dict[str, Record] = {}
@@ -138,7 +138,7 @@ class SharingPlan:
 
     def _fill(self, query: RunningQuery, record: Record, filling: WindowFilling, kept: Kept) -> Record:
         assert self.before is not None
-        filling, given, rest = filling.next(query.name, kept, self.rows, self.before.slots)
+        filling, given, rest = filling.next(query.name, kept, self.pace, self.before.slots)
         self.derived += given
         self.filled.add(query.name)
         if rest:

@@ -1,7 +1,8 @@
-"""`midstream bench fuzz`: random queries, streams, settings and migrations against DuckDB, and damaged texts.
+"""`midstream bench fuzz`: random queries, streams, settings, migrations and changes of queries, and damaged texts.
 
 A case is a drawn query over drawn streams, run with drawn batches, scheduling, plan and migrations; its snapshots must
-be DuckDB's, or the oracle's where SQL cannot say it. A damaged text must give a plan or a `QueryError`.
+be DuckDB's, or the oracle's where SQL cannot say it. A query that is changed at a random moment of a job must keep what
+it promises (`lab.fuzz.changed_jobs`). A damaged text must give a plan or a `QueryError`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from midstream.api import reference
 from midstream.errors import InputError, MidstreamError, MigrationError
 from midstream.lab.bench.figures import Report
 from midstream.lab.fuzz.cases import Case, random_case
+from midstream.lab.fuzz.changed_jobs import wrong_after_change
+from midstream.lab.fuzz.changes import draw_change
 from midstream.lab.fuzz.constructs import EVERYTHING, INNER_JOINS, INTERVAL_KEEPING, RELATIONAL
 from midstream.lab.fuzz.drives import Drive, result_of
 from midstream.lab.fuzz.judge import difference
@@ -42,6 +45,9 @@ ODD = 10
 WRITTEN = 3
 """Of every how many cases the streams are written as files of each format, and read back."""
 
+CHANGED = 4
+"""With every how many cases a query is changed while it runs."""
+
 CONSTRUCTS = (EVERYTHING, RELATIONAL, INTERVAL_KEEPING, INNER_JOINS)
 """What queries may use: everything, or only what more strategies can migrate."""
 
@@ -60,6 +66,9 @@ def bench_fuzz(cases: int = 200, seed: int = 0) -> Report:
         if found is not None:
             counts["wrong"] += 1
             log.error("seed %d: %s%s", number, found, case)
+        if number % CHANGED == 0 and (broken := _broken_promise(number, counts)) is not None:
+            counts["broken"] += 1
+            log.error("seed %d: %s", number, broken)
         for text in _misread(case, random) if number % WRITTEN == 0 else ():
             counts["misread"] += 1
             log.error("seed %d: %s", number, text)
@@ -73,11 +82,23 @@ def bench_fuzz(cases: int = 200, seed: int = 0) -> Report:
     report.add("cases whose strategy is refused, and another one taken", float(counts["refused"]), "cases")
     report.add("cases whose input is refused, as the oracle does", float(counts["input refused"]), "cases")
     report.add("cases that differ", float(counts["wrong"]), "cases", 0.0, "at most")
+    report.add("queries that are changed while they run", float(counts["changed"] + counts["verified"]), "queries")
+    report.add("changed queries that are complete at once", float(counts["complete at once"]), "queries")
+    report.add("changed queries that give what they must not", float(counts["broken"]), "queries", 0.0, "at most")
     report.add("files whose rows are not those that were written", float(counts["misread"]), "files", 0.0, "at most")
     report.add("damaged texts", float(cases * TEXTS_PER_CASE), "texts")
     report.add("texts that the parser fails on", float(counts["foreign"]), "texts", 0.0, "at most")
     report.add("time of a case", (time.perf_counter() - began) / max(cases, 1), "s")
     return report
+
+
+def _broken_promise(number: int, counts: Counter[str]) -> str | None:
+    change = draw_change(number)
+    try:
+        wrong = wrong_after_change(change, Random(f"job {number}"), counts)
+    except Exception as error:
+        wrong = f"{type(error).__name__}: {error}"
+    return None if wrong is None else f"{wrong}\n{change}"
 
 
 def _misread(case: Case, random: Random) -> list[str]:
