@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.profiles import always
 
-from midstream.job.queries.filling import Pace, Portion
+from midstream.job.queries.filling import Pace, FilledPortion
 from midstream.lab.fuzz.changed_jobs import wrong_after_change
 from midstream.lab.fuzz.changes import draw_change
 
@@ -22,8 +22,8 @@ def test_a_changed_query_keeps_what_it_promises(seed):
 
 def test_windows_are_filled_as_fast_as_batches_permit():
     given = Pace(80_000, usual=1.0).portion(None)
-    assert given == Portion(20_000, 1.0)
+    assert given == FilledPortion(20_000, 1.0)
     little, much = (Pace(80_000, seconds=seconds, usual=9.0).portion(given) for seconds in (1.1, 2.4))
-    assert little == Portion(40_000, 1.0) and much == Portion(10_000, 1.0)
-    assert Pace(80_000, seconds=60.0).portion(much) == Portion(10_000, 1.0)
+    assert little == FilledPortion(40_000, 1.0) and much == FilledPortion(10_000, 1.0)
+    assert Pace(80_000, seconds=60.0).portion(much) == FilledPortion(10_000, 1.0)
     assert Pace(None).portion(given) is None

@@ -57,7 +57,7 @@ class Pace:
         spent = [float(row["seconds"].get("job", 0.0)) for row in before.outputs.recent] or [0.0]
         return Pace(max(LEAST_WORK, round(SHARE * lately)), idle, spent[-1], median(spent))
 
-    def portion(self, last: Portion | None) -> Portion | None:
+    def portion(self, last: FilledPortion | None) -> FilledPortion | None:
         """What is given with the next batch, after what was given with the last; None: everything.
 
         So many rows that the batch takes `LONGEST` times what is usual, as the last one tells: they bring results and
@@ -66,14 +66,14 @@ class Pace:
         if self.rows is None:
             return None
         if last is None:
-            return Portion(max(LEAST_WORK, self.rows // 4), self.usual)
+            return FilledPortion(max(LEAST_WORK, self.rows // 4), self.usual)
         spent, wanted = self.seconds - last.usual, (LONGEST - 1) * last.usual
         factor = FASTER if spent * FASTER <= wanted else max(SLOWER, wanted / spent)
         return replace(last, rows=max(LEAST_WORK, self.rows // 8, round(last.rows * factor)))
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class FilledPortion:
     """The rows that a query is given with a batch, and the seconds that batches took before it began to be filled."""
 
     rows: int
@@ -123,7 +123,7 @@ class WindowFilling:
 
     dealt: str
     windows: tuple[FilledWindow, ...]
-    given: Portion | None = None
+    given: FilledPortion | None = None
     """What was given with the last batch."""
 
     @property
@@ -135,7 +135,7 @@ class WindowFilling:
     def from_json(stored: Mapping[str, Any]) -> WindowFilling:
         """What a manifest said."""
         windows = [{**one, "key": None if one["key"] is None else tuple(one["key"])} for one in stored["windows"]]
-        given = None if stored["given"] is None else Portion(**stored["given"])
+        given = None if stored["given"] is None else FilledPortion(**stored["given"])
         return WindowFilling(stored["dealt"], tuple(FilledWindow(**one) for one in windows), given)
 
     def to_json(self) -> dict[str, Any]:
