@@ -65,8 +65,9 @@ class Placements:
             return self._leaf(node)
         below = [self(child) for child in node.inputs]
         arrival, slots = (below[0].arrival, below[0].slots) if below else (True, ())
-        if any(placed.one for placed in below):
-            return Placed(arrival, one=True)
+        ones = [placed.one for placed in below if not placed.everywhere]
+        if any(ones):  # of what a union brings together, some may lie in one slot and some by a key
+            return Placed(arrival, one=all(ones))
         alike = all(placed.arrival == arrival for placed in below)  # what a union brings together need not be
         keys = keys_above(node, [placed.keys for placed in below]) if alike else frozenset[Key]()
         return Placed(arrival, keys=keys, slots=slots, key_class=self.key_class)
