@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 from tests.profiles import always
 
-from midstream.job.queries.filling import Pace, FilledPortion
-from midstream.lab.fuzz.changed_jobs import wrong_after_change
+import midstream as ms
+from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.job.queries.filling import FilledPortion, Pace
+from midstream.lab.fuzz.changed_jobs import clipped, wrong_after_change
 from midstream.lab.fuzz.changes import draw_change
 
 
@@ -27,3 +31,46 @@ def test_windows_are_filled_as_fast_as_batches_permit():
     assert little == FilledPortion(40_000, 1.0) and much == FilledPortion(10_000, 1.0)
     assert Pace(80_000, seconds=60.0).portion(much) == FilledPortion(10_000, 1.0)
     assert Pace(None).portion(given) is None
+
+
+INPUTS = dict.fromkeys("AB", pa.Table.from_pylist([{"k": ts % 3, "v": ts % 4, "ts": ts} for ts in range(60)]))
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
+IN_ONE_SLOT_AND_BY_KEY = (
+    "SELECT RSTREAM * FROM (SELECT x.v FROM A [NOW] AS x WHERE x.v NOT IN (SELECT v FROM A [NOW])"
+    " UNION ALL SELECT y.k AS v FROM A [NOW] AS y, A [NOW] AS z WHERE y.k = z.k) AS u"
+)
+JOINED = "FROM (SELECT DISTINCT k FROM A [RANGE 12]) [HOP 20, 10] AS x, B [HOP 20, 12] AS y WHERE x.k = y.v"
+
+
+def session(folder: Path, slots: int, cql: str) -> CheckpointSession:
+    made = CheckpointSession(None, checkpoint=str(folder), on="local", slots=slots)
+    for name in "AB":
+        made.stream(name, SCHEMA)
+    made.query("q", cql)
+    return made.start()
+
+
+def pushed(job: CheckpointSession, first: int, last: int, rows: int) -> None:
+    for at in range(first, last, rows):
+        job.push({name: table.slice(at, rows) for name, table in INPUTS.items()})
+
+
+def test_rows_of_a_union_that_lie_in_several_slots_are_not_lost_with_fewer(tmp_path):
+    with session(tmp_path, 3, IN_ONE_SLOT_AND_BY_KEY) as job:
+        for at, slots in ((0, 1), (20, 3), (40, 2)):
+            pushed(job, at, at + 20, 4)
+            job.rescale(slots)
+        job.finish()
+        assert ms.snapshot_equal(job.results("q"), ms.reference(IN_ONE_SLOT_AND_BY_KEY, {"A": INPUTS["A"]}))
+
+
+def test_a_new_query_over_a_part_that_runs_is_given_what_a_batch_brings_once(tmp_path):
+    new = f"SELECT COUNT(*) AS n {JOINED}"
+    with session(tmp_path, 1, f"SELECT SUM(x.k) AS n {JOINED}") as job:
+        pushed(job, 0, 40, 20)
+        assert {window["how"] for window in job.replace("q", new)["windows"]} == {"kept"}
+        pushed(job, 40, 60, 20)
+        job.finish()
+        start = job.queries["q"].history[-1].record["complete_from"]
+        expected = ms.reference(new, INPUTS)
+        assert ms.snapshot_equal(clipped(job.results("q"), start), clipped(expected, start))

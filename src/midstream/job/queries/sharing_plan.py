@@ -340,8 +340,10 @@ class SharingPlan:
 
     def _together(self, works: Sequence[FragmentWork]) -> TaskWork:
         members = [self._member(work) for work in works]
-        later = works[0].fragment.stage > 0
+        later, frontier = works[0].fragment.stage > 0, self.frontiers[works[0].query]
         known = [m.work.restored_to if later else self._advanced_to(m.work.query) for m in members if not m.fresh]
+        # New queries alone begin where they answer from.
+        begun = BEGINNING if later or self._asks_back(self.queries[works[0].query]) else frontier
         inherited = {}
         for query, fragment, text, port, segments in self.inherited:
             if any(work.name == (query, fragment) for work in works):
@@ -351,8 +353,8 @@ class SharingPlan:
                 inherited[number, port] = Inherited(number, port, segments)
         return TaskWork(
             tuple(members),
-            max(known, default=BEGINNING),
-            max(work.advance_to for work in works) if later else self.frontiers[works[0].query],
+            max(known, default=begun),
+            max(work.advance_to for work in works) if later else frontier,
             works[0].scheduling,
             tuple(inherited.values()),
             tuple(derived for derived in self.derived if any(work.query == derived.query for work in works)),

@@ -213,13 +213,9 @@ class Task:
         self.scheduler.feed(number, elements if self.work.shares else arranged(elements, source.schema))
 
     def advance(self) -> None:
-        """Learns how far the streams are, in several steps where one would look at too much state.
-
-        New members then start from the present content; those that are asked about the past have had it before.
-        """
+        """Learns how far the streams are, in several steps where one would look at too much state."""
         since, until = self.work.restored_to, self.work.advance_to
-        asked_back = self.work.asked_back
-        if asked_back:
+        if not self.graph.members_lag:
             self._begin()
         self.graph.let_members_advance()
         if until > since or self.graph.members_lag:
@@ -229,15 +225,13 @@ class Task:
                 self.spill()
         if self.migration is not None and self.migration.migrating is not None and until == INFINITY:
             self.migration.finish()
-        if not self.graph.members_lag and not asked_back:
-            self._begin()
 
     @property
     def _operators(self) -> Sequence[Operator]:
         return self.graph.live.operators if self.migration is None else self.migration.operators
 
     def _begin(self) -> None:
-        """Lets new members start."""
+        """Lets new members start with what there was before this batch: what it leads to comes to them by itself."""
         if not any(member.fresh for member in self.work.members) and not self.work.derived:
             return
         new, live = NewMembers(self.graph, self.store), self.graph.live

@@ -227,11 +227,6 @@ class TaskWork:
         return self.members[0].named is not None
 
     @property
-    def asked_back(self) -> bool:
-        """Whether its members are new and answer for instants that have passed."""
-        return bool(self.derived) and self.first.start < self.advance_to
-
-    @property
     def first(self) -> FragmentWork:
         """The work of the first member."""
         return self.members[0].work
