@@ -174,10 +174,10 @@ COUNTS = "SELECT k, COUNT(*) AS n FROM A [RANGE 30] GROUP BY k"
 LONGER = "SELECT k, COUNT(*) AS n FROM A [RANGE 50] GROUP BY k"
 
 
-def declared(folder: Path, cql: str = COUNTS) -> CheckpointSession:
+def declared(folder: Path, cql: str = COUNTS, adaptive: str = "off") -> CheckpointSession:
     session = CheckpointSession(None, checkpoint=str(folder), on="local", slots=2)
     session.stream("A", SCHEMA)
-    session.query("q", cql)
+    session.query("q", cql, adaptive=adaptive)
     return session.start()
 
 
@@ -383,7 +383,7 @@ DIFFERENT = "SELECT k, COUNT(*) AS n FROM A [RANGE 30] WHERE v < 60 GROUP BY k"
 
 @pytest.mark.parametrize(("new", "restart"), [(SAME, False), (SAME, True), (DIFFERENT, False)])
 def test_a_text_that_is_verified_takes_the_place_only_if_it_gives_the_same(new, restart, tmp_path):
-    session = declared(tmp_path, WITH_LOW)
+    session = declared(tmp_path, WITH_LOW, adaptive="suggest")
     pushed(session, 0, 40)
     carry_out(session, ReplaceQuery("q", new, verify=25, columns="k, n"))
     pushed(session, 40, 50)
@@ -400,6 +400,7 @@ def test_a_text_that_is_verified_takes_the_place_only_if_it_gives_the_same(new, 
         assert session.queries["q"].history[-1].record["verified"]["instant"] == 60
     else:
         assert session.queries["q"].cql == new
+        assert restart or "observed" in session.queries["q"].statistics
     start = 0 if new == DIFFERENT else session.queries["q"].history[-1].record["complete_from"]
     if restart:
         session.stop()

@@ -93,6 +93,13 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchAnew:
+    """Watch what goes by a query's name now, by the policy that it was watched by, if it was."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unwatch:
     """Watch a query no more; None stands for all."""
 
@@ -124,6 +131,7 @@ Action = (
     | CallSinks
     | Watch
     | Unwatch
+    | WatchAnew
     | RemoveSinks
     | RetireSinks
 )
