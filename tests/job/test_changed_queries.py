@@ -6,6 +6,7 @@ beginning.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import random
 from collections.abc import Mapping
@@ -473,3 +474,44 @@ def test_a_text_whose_windows_are_being_filled_can_be_cancelled(tmp_path, monkey
     session.stop()
     rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(60)])}
     assert history == ["cancelled"] and ms.snapshot_equal(got, ms.reference(COUNTS, rows))
+
+
+def test_a_text_that_withholds_does_so_after_a_restart_while_its_windows_are_filled(tmp_path, monkeypatch):
+    monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 4)
+    monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
+    new = "SELECT COUNT(*) AS n FROM A [RANGE 20] AS x, A [RANGE 35] AS y WHERE x.k = y.k"
+    session = declared(tmp_path)
+    pushed(session, 0, 40)
+    assert carry_out(session, ReplaceQuery("q", new, incomplete="withhold"))["paced"]
+    pushed(session, 40, 42)
+    session.stop()
+    session = declared(tmp_path)
+    pushed(session, 42, 90)
+    session.finish()
+    query, got = session.queries["q"], session.results("q")
+    session.stop()
+    rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(90)])}
+    assert query.cql == new and query.history[-1].record["complete_from"] == 39 + 36
+    assert min(got["valid_from"].to_pylist()) >= 75 and ms.snapshot_equal(got, clipped(ms.reference(new, rows), 75))
+
+
+def test_what_cannot_be_compared_is_not_verified(tmp_path):
+    session = declared(tmp_path)
+    pushed(session, 0, 5)
+    for new, why in (("SELECT ISTREAM k, v AS n FROM A [RANGE 9]", "changes"), ("SELECT 'a' AS n FROM A", "types")):
+        with pytest.raises(ms.QueryError, match=why):
+            session.replace("q", new, verify=5)
+    assert session.queries["q"].cql == COUNTS and not session.queries["q"].history
+    session.stop()
+
+
+def test_a_query_of_changes_is_complete_whose_streams_have_had_nothing(tmp_path):
+    session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=2)
+    for name in "AB":
+        session.stream(name, pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))]))
+    session.query("q", "SELECT ISTREAM k FROM B [RANGE 9 SECONDS] WHERE k > 3")
+    session.start()
+    session.push("A", [{"k": 1, "ts": dt.datetime(2024, 1, 1)}])
+    told = session.replace("q", "SELECT ISTREAM k FROM B [RANGE 9 SECONDS] WHERE k > 2")
+    session.stop()
+    assert (told["complete"], told["complete_from"]) == ("all results are complete", None)

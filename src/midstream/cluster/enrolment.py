@@ -10,6 +10,7 @@ from typing import Any
 
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
+from midstream.algebra.plan import ToStream
 from midstream.algebra.time import INFINITY, ticks
 from midstream.checkpoint.commands import ReplaceQuery
 from midstream.checkpoint.names import copy_name, is_rehearsal
@@ -122,6 +123,7 @@ class Enrolment:
             stretch = Stretch(ticks(command.verify or 0, new.plan.query.domain))
         told = ("replace", "another text", "whole", INFINITY, INFINITY)
         verification = Verification(new.plan.text, *told, stretch, text=change.text.cql, columns=columns)
+        verification.withhold = new.begins.withhold
         shadow = dataclasses.replace(new, name=copy_name(command.query))
         self.job.apply(ShadowBegun(command.query, shadow, verification))
 
@@ -130,11 +132,20 @@ class Enrolment:
         if read or not change.verdict.ever_complete:
             why = "other queries read it" if read else change.verdict.complete
             raise JobError(f"another text of query {command.query} cannot be verified: {why}", hint="leave verify out")
-        old, new = (query.plan.query.schema.names for query in (self.query(command.query), change.new))
-        both = [column for column in old if column in new]
+        old, new = (query.plan.query for query in (self.query(command.query), change.new))
+        if isinstance(old, ToStream) != isinstance(new, ToStream):
+            raise QueryError(
+                "a text that gives changes cannot be compared with one that gives what holds",
+                hint="leave verify out, or give both texts ISTREAM, DSTREAM or RSTREAM",
+            )
+        types = {field.name: field.type for field in new.schema}
+        both = [field.name for field in old.schema if types.get(field.name) == field.type]
         columns = tuple(part.strip() for part in command.columns.split(",")) if command.columns else tuple(both)
         if not columns or not set(columns) <= set(both):
-            raise QueryError("the texts have not both all columns to compare", detail=f"both have {', '.join(both)}")
+            raise QueryError(
+                "the texts have not both all columns to compare, of the same types",
+                detail=f"both have {', '.join(both)}",
+            )
         return columns
 
     def _prefer(self, text: Text) -> None:

@@ -86,17 +86,10 @@ class CallSinks:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Watch a query, by a policy."""
+    """Watch a query, by a policy; None: by the one that what went by its name was watched by, if it was."""
 
     query: str
-    policy: Policy
-
-
-@dataclass(frozen=True, slots=True)
-class WatchAnew:
-    """Watch what goes by a query's name now, by the policy that it was watched by, if it was."""
-
-    query: str
+    policy: Policy | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +124,6 @@ Action = (
     | CallSinks
     | Watch
     | Unwatch
-    | WatchAnew
     | RemoveSinks
     | RetireSinks
 )

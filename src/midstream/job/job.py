@@ -38,7 +38,6 @@ from midstream.job.actions import (
     RunSteps,
     Unwatch,
     Watch,
-    WatchAnew,
 )
 from midstream.job.batch import RunOptions
 from midstream.job.circumstances import Incoming, Position, require_unfinished
@@ -186,9 +185,6 @@ class Job:
                 self.deliver(manifest)
             case Watch(name, policy):
                 self.watchers.watch(self.queries[name], policy)
-            case WatchAnew(name):
-                if (known := self.watchers.by_query.get(name)) is not None:
-                    self.watchers.watch(self.queries[name], known.policy)
             case Unwatch(None):
                 self.watchers.by_query.clear()
             case Unwatch(str(name)):

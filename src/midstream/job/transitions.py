@@ -10,7 +10,7 @@ from typing import assert_never
 
 from midstream.adaptation.policy import mode_of
 from midstream.errors import MidstreamError
-from midstream.job.actions import Action, RemoveSinks, RetireSinks, Unwatch, Watch, WatchAnew
+from midstream.job.actions import Action, RemoveSinks, RetireSinks, Unwatch, Watch
 from midstream.job.events import (
     AdaptivityChanged,
     AddingRecorded,
@@ -68,7 +68,7 @@ def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
             begin_verified(state, observed)
             manifest = state.manifest
             retired = [RetireSinks(name, manifest) for name in placed if manifest is not None]
-            return state, (*retired, *(WatchAnew(name) for name in placed))
+            return state, (*retired, *(Watch(name, None) for name in placed))
         case Rebalanced(routing, trigger, protocol, key_class):
             state.rebalance(routing, trigger, protocol, key_class)
         case MoveCancelled(trigger):

@@ -39,9 +39,12 @@ class Watchers:
     measuring: Measuring = field(default_factory=Measuring)
     """What links were measured to take."""
 
-    def watch(self, query: RunningQuery, policy: Policy) -> None:
-        """Watches a query from its next batch on."""
-        self.by_query[query.name] = Watcher(query, policy.priced(self.constants))
+    def watch(self, query: RunningQuery, policy: Policy | None) -> None:
+        """Watches a query from its next batch on; without a policy as what had its name was watched, if it was."""
+        if policy is None and query.name in self.by_query:
+            policy = self.by_query[query.name].policy
+        if policy is not None:
+            self.by_query[query.name] = Watcher(query, policy.priced(self.constants))
 
     def restore(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
         """Restores every watcher from the last manifest."""

@@ -16,7 +16,7 @@ from midstream.job.migrations.verifying import Verification
 from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
 from midstream.job.plans.migration_choice import decide, is_within, legal_strategy, require_cancellable
 from midstream.job.queries.replacing import name_of_old, with_name_free
-from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import Beginning, MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import keeps_from, move_of, require_both
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
@@ -128,7 +128,7 @@ def let_shadows_take_places(state: JobState) -> list[str]:
         *past, record = freed.account(name).history
         freed = freed.with_account(name, history=[*past, {**record, "verified": known.found().to_json()}])
         state.replace_query(name, name_of_old(manifest, name), freed, old)
-        state.queries[name] = replace(shadow, name=name, programs={}, begins=replace(shadow.begins, paced=False))
+        state.queries[name] = replace(shadow, name=name, programs={}, begins=Beginning(known.withhold))
         state.retiring.add(shadow.name)
         del state.verifications.by_query[name]
         if added is not None:

@@ -56,6 +56,8 @@ class Verification:
     """The other text that the copy runs by, if it does."""
     columns: tuple[str, ...] = ()
     """The columns that are compared if the texts differ."""
+    withhold: bool = False
+    """Whether the other text gives no results that lack rows once it takes the place."""
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of it."""
@@ -82,7 +84,7 @@ class Verification:
         return _record(self, old_plan, copy, VERIFYING, None, self.found())
 
 
-_PLAIN = ("plan", "strategy", "trigger", "part", "since", "compared_to", "passed")
+_PLAIN = ("plan", "strategy", "trigger", "part", "since", "compared_to", "passed", "withhold")
 
 
 @dataclass(frozen=True, slots=True)

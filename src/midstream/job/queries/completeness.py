@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from midstream.algebra.physical import SourceNode
+from midstream.algebra.physical import SourceNode, walk_physical
+from midstream.algebra.plan import Relation, ToStream
 from midstream.algebra.time import BEGINNING, TimeDomain, instant
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
+from midstream.job.queries.running_query import RunningQuery
 from midstream.operators.hops import boundary_after, last_boundary_reaching
 
 log = logging.getLogger(__name__)
@@ -96,12 +98,30 @@ def complete(start: int, lacks_rows: bool, whole_at: int | None, domain: TimeDom
     return {"complete_from": whole_at, "complete": text}
 
 
+def changes_from(whole_at: int, query: Relation) -> int:
+    """From which instant on the results of a query are right whose snapshots are: changes one instant later."""
+    return whole_at + isinstance(query, ToStream) if whole_at > BEGINNING else whole_at
+
+
 def end_of(source: SourceNode, tick: int) -> int:
     """When a row of this tick, and all before it, have ended; its window has an end."""
     if isinstance(source.window, Hop):
         return boundary_after(last_boundary_reaching(tick, source.window), source.window)
     assert source.longest is not None
     return tick + source.longest
+
+
+def whole_at(query: RunningQuery, latest: Mapping[str, int]) -> int | None:
+    """When everything that has come by now has ended for a query; None: never. Streams have come up to `latest`."""
+    if any(n.outlives_windows for f in query.staged.fragments for n in walk_physical(f.plan)):
+        return None
+    ends = [BEGINNING]
+    for source in query.sources_read:
+        if source.longest is None:
+            return None
+        if source.stream.name in latest:
+            ends.append(end_of(source, latest[source.stream.name]))
+    return max(ends)
 
 
 def tell_of_started(manifest: Manifest) -> None:

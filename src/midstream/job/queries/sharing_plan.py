@@ -17,12 +17,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.algebra import physical as p
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name
-from midstream.job.queries.completeness import ALWAYS, Record, complete, end_of
+from midstream.job.queries.completeness import ALWAYS, Record, changes_from, complete, whole_at
 from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole
 from midstream.job.queries.filling import Kept, Pace, Ranges, WindowFilling
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
@@ -50,8 +49,7 @@ class SharingPlan:
     """The queries whose fragments run a stage sooner than they say."""
     apart: Collection[str] = ()
     """The key classes that are not dealt as rows arrive."""
-    pace: Pace = field(default_factory=Pace)
-    """How fast queries are filled that are over several batches."""
+    pace: Pace = Pace()
 
     def __post_init__(self) -> None:
         self.records: dict[str, Record] = {}
@@ -124,9 +122,10 @@ class SharingPlan:
             # What changed at an instant shows only to those who also know the instant before.
             start = min(start + 1, INFINITY)
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
-        record = Record(since, start, self._whole_at(query), not shares, inherited, tuple(partners))
+        whole = self._whole_at(query, inherited, partners)
+        record = Record(since, start, whole, not shares, inherited, tuple(partners))
         if query.begins.withhold and record.lacks_rows and record.whole_at is not None:
-            return replace(record, start=max(start, record.whole_at + isinstance(query.plan.query, ToStream)))
+            return replace(record, start=max(start, changes_from(record.whole_at, query.plan.query)))
         return record
 
     def _begin_to_fill(self, query: RunningQuery, found: Sequence[DerivedWindow]) -> Record:
@@ -233,18 +232,18 @@ class SharingPlan:
     def _can_share(self, query: RunningQuery, record: Record) -> bool:
         return query.share and query.migration is None and not record.own and not query.local
 
-    def _whole_at(self, query: RunningQuery) -> int | None:
-        """When everything that has come by now has ended for a query."""
-        if any(n.outlives_windows for f in query.staged.fragments for n in p.walk_physical(f.plan)):
-            return None
-        latest = {} if self.before is None else self.before.streams.latest
-        ends = [BEGINNING]
-        for source in query.sources_read:
-            if source.longest is None:
-                return None
-            if source.stream.name in latest:
-                ends.append(end_of(source, latest[source.stream.name]))
-        return max(ends)
+    def _whole_at(
+        self, query: RunningQuery, inherited: Collection[str] = (), partners: Iterable[str] = ()
+    ) -> int | None:
+        """When everything has ended for a query that came before its windows began.
+
+        What windows lack that all are inherited from others, those of these lack for at least as long.
+        """
+        found = whole_at(query, {} if self.before is None else self.before.streams.latest)
+        known = [self.records[name] for name in partners if self.records[name].lacks_rows]
+        if found is None or not known or {source.stream.alias for source in query.sources} != set(inherited):
+            return found
+        return min(found, max(INFINITY if one.whole_at is None else one.whole_at for one in known))
 
     def start(self, query: str) -> int:
         """The instant from which on a query's results are given."""
@@ -342,7 +341,6 @@ class SharingPlan:
         members = [self._member(work) for work in works]
         later, frontier = works[0].fragment.stage > 0, self.frontiers[works[0].query]
         known = [m.work.restored_to if later else self._advanced_to(m.work.query) for m in members if not m.fresh]
-        # New queries alone begin where they answer from.
         begun = BEGINNING if later or self._asks_back(self.queries[works[0].query]) else frontier
         inherited = {}
         for query, fragment, text, port, segments in self.inherited:
@@ -390,7 +388,7 @@ class SharingPlan:
     def completeness(self, name: str) -> dict[str, Any]:
         """From which instant on a query's results are complete; changes are, once the instant before was."""
         record, query = self.records[name], self.queries[name].plan.query
-        whole = None if record.whole_at is None else record.whole_at + isinstance(query, ToStream)
+        whole = None if record.whole_at is None else changes_from(record.whole_at, query)
         return complete(record.start, record.lacks_rows, whole, query.domain)
 
     def started(self, name: str) -> list[dict[str, Any]]:
