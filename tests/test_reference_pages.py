@@ -27,7 +27,18 @@ from midstream.migration.registry import STRATEGIES
 ROOT = Path(__file__).parent.parent
 AS_OPERATORS = (
     {"subscript", "slice", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct"}
-    | {"list_places", "list_field", "list_or_null", "packed", "as_type", "plus", "minus", "raised", "glob"}
+    | {
+        "list_places",
+        "list_field",
+        "list_or_null",
+        "list_or_empty",
+        "packed",
+        "as_type",
+        "plus",
+        "minus",
+        "raised",
+        "glob",
+    }
     | {"regexp_matches_any_case"}
     | {f"{word}_{name}" for word in ("any", "all") for name in QUANTIFIED.values()}
     | {"nested_equal", *ORDERINGS.values()}

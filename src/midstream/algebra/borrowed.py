@@ -33,7 +33,7 @@ _NUMBERS = (
 )
 _TEXTS = (
     "ascii ord unicode repeat concat_ws format printf levenshtein damerau_levenshtein hamming jaccard jaro_similarity"
-    " jaro_winkler_similarity translate strip_accents bit_length strlen md5 sha1 sha256 base64 from_base64 to_base64"
+    " jaro_winkler_similarity translate strip_accents bit_length strlen md5 sha1 sha256 base64 from_base64"
     " bin hex unhex to_hex unbin url_encode url_decode nfc_normalize regexp_full_match regexp_escape regexp_replace"
     " regexp_extract_all regexp_split_to_array string_split string_split_regex like_escape ilike_escape"
 )
@@ -118,7 +118,12 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
         f"CASE WHEN {_UTF8} THEN decode({{0}}) ELSE error('only UTF-8') END",
         "CASE lower({1}) WHEN 'hex' THEN unhex({0}) WHEN 'base64' THEN from_base64({0}) END",
     ),
-    "to_timestamp": ("make_timestamptz(({0} * 1000000)::BIGINT)", "{0}::TIMESTAMP", "strptime({0}, {1})"),
+    "to_timestamp": (
+        "upper({0})::TIMESTAMP",
+        "make_timestamptz(({0} * 1000000)::BIGINT)",
+        "{0}::TIMESTAMP",
+        "strptime({0}, {1})",
+    ),
     "to_timestamp_ltz": (
         "make_timestamptz({0}::BIGINT * CASE {1} WHEN 0 THEN 1000000 WHEN 3 THEN 1000 ELSE 1 END)",
         "make_timestamptz({0} * 1000)",
@@ -133,7 +138,12 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
     "unix_timestamp": ("floor(epoch({0}::TIMESTAMPTZ))::BIGINT", "floor(epoch(strptime({0}, {1})))::BIGINT"),
     "add_months": ("({0} + to_months({1}::INTEGER))",),
     "date_add": ("({0} + {1})", "({0}::DATE + {1}::INTEGER)"),
-    "date_sub": ("date_sub({0}, {1}, {2})", "({0} - {1})", "({0}::DATE - {1}::INTEGER)"),
+    "date_sub": (
+        "date_sub({0}, {1}, {2})",
+        "({0} - {1})",
+        "({0}::DATE - {1}::INTEGER)",
+        "({2} - ({1} || ' ' || {0})::INTERVAL)",
+    ),
     "date_diff": ("date_diff({0}, {1}, {2})", "date_diff('day', {1}, {0})"),
     "timestampadd": ("({2} + ({1} || ' ' || {0})::INTERVAL)",),
     "parse_json": ("json({0})",),
@@ -165,6 +175,60 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
         f"{word}_{name}": (_quantified(symbol, word),) for word in ("any", "all") for symbol, name in QUANTIFIED.items()
     },
     "list_places": ("generate_series({1}::BIGINT, len({0}) + {1} - 1)",),
+    "array_except": (
+        "list_filter({0}, lambda e, i: NOT coalesce(list_contains({1}, e), FALSE) AND list_position({0}, e) = i)",
+    ),
+    "array_union": ("list_filter(list_concat({0}, {1}), lambda e, i: list_position(list_concat({0}, {1}), e) = i)",),
+    "array_repeat": ("list_transform(range({1}), lambda i: {0})",),
+    "array_replace": ("list_transform({0}, lambda e: CASE WHEN e IS NOT DISTINCT FROM {1} THEN {2} ELSE e END)",),
+    "trim_array": ("{0}[1:len({0}) - {1}]",),
+    "element": ("CASE WHEN len({0}) > 1 THEN error('more than one element') ELSE {0}[1] END",),
+    "split_index": ("string_split({0}, {1})[{2} + 1]",),
+    "locate": ("instr({1}::VARCHAR, {0}::VARCHAR)",),
+    "regexp_count": ("len(regexp_extract_all({0}, {1}))",),
+    "is_alpha": (r"regexp_full_match({0}, '\pL+')",),
+    "is_digit": (r"regexp_full_match({0}, '\d+')",),
+    "is_decimal": ("(TRY_CAST({0} AS DOUBLE) IS NOT NULL)",),
+    "sha2": ("CASE {1} WHEN 256 THEN sha256({0}) ELSE error('sha2 takes 256') END",),
+    "to_bytes": (
+        "CASE lower({1}) WHEN 'hex' THEN unhex({0}) WHEN 'base64' THEN from_base64({0}) ELSE encode({0}) END",
+    ),
+    "from_bytes": ("CASE lower({1}) WHEN 'hex' THEN hex({0}) WHEN 'base64' THEN base64({0}) ELSE decode({0}) END",),
+    "to_base64": ("to_base64({0})", "to_base64(encode({0}))"),
+    "pmod": ("(({0} % {1} + {1}) % {1})",),
+    "hypot": ("sqrt({0} * {0} + {1} * {1})",),
+    "rint": ("round_even({0}, 0)",),
+    "bround": ("round_even({0}, {1})", "round_even({0}, 0)"),
+    "width_bucket": (
+        "CASE WHEN {0} < {1} THEN 0 WHEN {0} >= {2} THEN {3} + 1"
+        " ELSE floor(({0} - {1}) * {3} / ({2} - {1}))::BIGINT + 1 END",
+    ),
+    "geo_distance": (
+        "6371 * 2 * asin(sqrt(pow(sin(radians({2} - {0}) / 2), 2)"
+        " + cos(radians({0})) * cos(radians({2})) * pow(sin(radians({3} - {1}) / 2), 2)))",
+    ),
+    "from_days": ("(DATE '1970-01-01' + {0}::INTEGER)",),
+    "unix_date": ("date_diff('day', DATE '1970-01-01', {0})",),
+    "parse_time": ("strptime({0}, {1})::TIME",),
+    "stringtotimestamp": ("epoch_ms(strptime({0}, {1}))",),
+    "timestamptostring": ("strftime(make_timestamp_ms({0}), {1})",),
+    "timestampsub": ("({2} - ({1} || ' ' || {0})::INTERVAL)",),
+    "convert_tz": (
+        "strftime(timezone({2}, timezone({1}, upper({0})::TIMESTAMP)), '%Y-%m-%d %H:%M:%S')",
+        "timezone({2}, timezone({1}, {0}))",
+    ),
+    "to_utc_timestamp": ("timezone('UTC', timezone({1}, {0}))",),
+    "from_utc_timestamp": ("timezone({1}, timezone('UTC', {0}))",),
+    "url_extract_protocol": (r"nullif(regexp_extract({0}, '^([A-Za-z+.-]+):', 1), '')",),
+    "url_extract_host": (r"nullif(regexp_extract({0}, '^[A-Za-z+.-]+://(?:[^/@]*@)?([^/:?#]+)', 1), '')",),
+    "url_extract_port": (r"TRY_CAST(regexp_extract({0}, '^[A-Za-z+.-]+://[^/?#]*:(\d+)', 1) AS INTEGER)",),
+    "url_extract_path": (r"nullif(regexp_extract({0}, '^[A-Za-z+.-]+://[^/?#]*(/[^?#]*)', 1), '')",),
+    "url_extract_query": (r"nullif(regexp_extract({0}, '\?([^#]*)', 1), '')",),
+    "url_extract_fragment": ("nullif(regexp_extract({0}, '#(.*)', 1), '')",),
+    "url_extract_parameter": ("nullif(regexp_extract({0}, '[?&]' || regexp_escape({1}) || '=([^&#]*)', 1), '')",),
+    "to_json_string": ("to_json({0})::VARCHAR",),
+    "json_array_contains": ("json_contains({0}, to_json({1}))",),
+    "as_value": ("{0}",),
     "array_remove": ("list_filter({0}, lambda e: e IS DISTINCT FROM {1})",),
     "list_or_empty": ("coalesce({0}, [])",),
     "list_or_null": ("CASE WHEN len({0}) > 0 THEN {0} ELSE [NULL] END",),

@@ -50,6 +50,11 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
     "string_agg": ("string_agg({distinct}{a}{order})", "string_agg({distinct}{a}, {b}{order})"),
     "json_group_array": ("to_json(list({distinct}{a}{order}))",),
     "json_group_object": ("to_json(map(list({a} ORDER BY {a}, {b}), list({b} ORDER BY {a}, {b})))",),
+    "topk": (f"(list({{a}} ORDER BY {{a}} DESC) {_KNOWN})[1:{{b}}]",),
+    "topkdistinct": (f"(list(DISTINCT {{a}} ORDER BY {{a}} DESC) {_KNOWN})[1:{{b}}]",),
+    "count_distinct": ("count(DISTINCT {a})",),
+    "sum0": ("coalesce(sum({a}), 0)",),
+    "array_concat_agg": ("flatten(list({a}{order}))",),
     "only_value": ("CASE WHEN count(*) > 1 THEN error('a sub-query gives more than one row') ELSE first({a}) END",),
     "map_agg": ("map(list({a} ORDER BY {a}, {b}), list({b} ORDER BY {a}, {b}))",),
 }
@@ -57,6 +62,7 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
 
 IN_ORDER = frozenset(
     {"first", "last", "any_value", "last_known", "array_agg", "collect_list", "string_agg", "arg_min", "arg_max"}
+    | {"array_concat_agg"}
 )
 """Aggregates whose value depends on the order of the rows."""
 

@@ -78,7 +78,7 @@ class CallGrammar(OverGrammar):
         names = self.several(lambda: self.identifier("the name of an element"))
         if wrapped:
             self.need(TokenType.R_PAREN, ")")
-        self.need(TokenType.COLON if python else TokenType.ARROW, ": or ->")
+        self.take(TokenType.FARROW) or self.need(TokenType.COLON if python else TokenType.ARROW, ": or ->")
         return at(exp.Lambda(this=self.value(), expressions=names), token)
 
     def _named_arguments(self) -> list[Node]:

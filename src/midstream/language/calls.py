@@ -33,10 +33,12 @@ UNWRITTEN = frozenset(
 """Names of operators that cannot be called by name."""
 
 
-FORMATTED = frozenset({"to_char", "to_timestamp", "to_date", "from_unixtime", "unix_timestamp"})
+FORMATTED = frozenset({"to_char", "to_timestamp", "to_date", "from_unixtime", "unix_timestamp"}) | {
+    *("parse_time", "stringtotimestamp", "timestamptostring")
+}
 """Functions whose later arguments are formats of dates."""
 
-UNIT_FIRST = frozenset({"date_diff", "date_sub", "timestampadd", "date_trunc", "date_part"})
+UNIT_FIRST = frozenset({"date_diff", "date_sub", "timestampadd", "timestampsub", "date_trunc", "date_part"})
 """Functions whose first argument may be the name of a unit of time."""
 
 

@@ -15,14 +15,13 @@ _TIME = "time comes with the tuples: use the time column; WHERE ts > now() - INT
 
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("window", "tumble", "tumbling", "tumblingwindow", "tumble_start", "tumble_end"), _TUMBLE),
-    **dict.fromkeys(("window_start", "window_end", "date_bin", "window_time"), _TUMBLE),
+    **dict.fromkeys(("window_start", "window_end", "window_time"), _TUMBLE),
     **dict.fromkeys(("hop", "hopping", "hoppingwindow", "hop_start", "hop_end", "sliding", "slidingwindow"), _HOP),
     **dict.fromkeys(("session", "session_window", "sessionwindow", "session_start", "session_end"), _SESSION),
     "top": "write ORDER BY … LIMIT n, or QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= n",
     **dict.fromkeys(("countd", "uniq"), "use count(DISTINCT a)"),
     **dict.fromkeys(("random", "rand", "uuid", "gen_random_uuid", "randn", "shuffle"), _RANDOM),
     "isnull": "write a IS NULL",
-    **dict.fromkeys(("charindex", "locate"), "use strpos(text, part)"),
     **dict.fromkeys(("now", "current_timestamp", "current_date", "current_time", "localtimestamp"), _TIME),
     **dict.fromkeys(("getdate", "today", "proctime", "processing_time", "rowtime"), _TIME),
     **dict.fromkeys(("watermark", "with_watermark"), "how late rows may be is said of the stream: lateness"),
