@@ -77,7 +77,8 @@ class NatsSubject:
         put_in(self, delivery, table, lambda rows: texts.extend(_texts(rows)))
         missing = [text for text in texts if not subject.tail.takes(text)]
         rest = any(subject.tail.rows.values())
-        about = {"until": delivery.until, "attempt": secrets.token_hex(8), "rows": len(missing), "after": subject.after}
+        about = {"until": delivery.until, "attempt": secrets.token_hex(8), "rows": len(missing)}
+        about |= {"after": subject.after, "had": subject.tail.until}
         sent = list(zip(_ids(subject.name, delivery.until, texts, missing), missing, strict=True))
         for start in range(0, len(sent), AT_ONCE):
             subject.last = self._send(subject, json.dumps(about), sent[start : start + AT_ONCE], delivery)
@@ -90,9 +91,10 @@ class NatsSubject:
         name = f"{self.subject}.{blake2b(whose.encode(), digest_size=8).hexdigest()}"
         if name not in self._subjects:
             stream = NatsStream(subject=name, **self._known)  # type: ignore[arg-type]
-            last, after = stream.run(lambda client: _newest(client, self.stream, name))
+            last, after, had = stream.run(lambda client: _newest(client, self.stream, name))
             found = stream.run(stream.between(after, last)) if last else []
             tail = Tail.of((json.loads(message.headers[HEADER]), message.data) for message in found)
+            tail.until = had if tail.until is None else tail.until
             self._subjects[name] = _Subject(name, tail, last, last if not any(tail.rows.values()) else after)
         return self._subjects[name]
 
@@ -133,16 +135,17 @@ class _Subject:
         self.name, self.tail, self.last, self.after = name, tail, last, after
 
 
-async def _newest(client: Any, stream: str, subject: str) -> tuple[int, int]:
-    """The number of the last message of a subject, and of the one after which its delivery begins; zeros for none."""
+async def _newest(client: Any, stream: str, subject: str) -> tuple[int, int, int | None]:
+    """The numbers of a subject's last message and of the one after which its tail begins, and what was had up to it."""
     from nats.js.errors import NotFoundError
 
     await client.stream_info(stream)
     try:
         found = await client.get_last_msg(stream, subject)
     except NotFoundError:
-        return 0, 0
-    return int(found.seq), int(json.loads(found.headers[HEADER])["after"])
+        return 0, 0, None
+    about = json.loads(found.headers[HEADER])
+    return int(found.seq), int(about["after"]), about["had"]
 
 
 def _texts(rows: pa.Table) -> list[bytes]:
