@@ -9,6 +9,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from pyarrow.fs import FileSystem
+from tests.checkpoint.s3_server import s3_bucket
 
 from midstream.cluster.sinks import Delivery, connect
 from midstream.connectors.sink import deliver
@@ -68,3 +70,14 @@ def test_a_folder_in_partitions_holds_the_law_of_sinks(tmp_path):
         kills=30,
         seen_in_part=True,
     )
+
+
+def test_partitions_of_an_object_store_have_each_result_once():
+    with s3_bucket() as bucket:
+        sink = connect("hive", path=f"{bucket}/out", by=["place"])
+        for _ in range(2):
+            deliver(sink, ROWS, delivery())
+        deliver(connect("hive", path=f"{bucket}/out", by=["place"]), ROWS, delivery())
+        filesystem, place = FileSystem.from_uri(f"{bucket}/out".replace("s3a:", "s3:"))
+        found = ds.dataset(place, filesystem=filesystem, format="parquet", partitioning="hive").to_table().to_pylist()
+    assert sorted((row["k"], row["place"]) for row in found) == [(1, "a/b"), (2, None), (3, "ü 1"), (4, "a/b")]
