@@ -47,7 +47,7 @@ def test_a_folder_in_partitions_has_each_result_once_and_others_read_it(tmp_path
     assert found == [(1, "a/b"), (2, None), (3, "ü 1"), (4, "a/b")]
     text = f"SELECT k, place FROM read_parquet('{tmp_path}/*/*.parquet', hive_partitioning = true) ORDER BY k"
     assert duckdb.connect().execute(text).fetchall() == found
-    with pytest.raises(JobError, match="has partitions by day, which is no column of the results"):
+    with pytest.raises(JobError, match="names day, which is no column of the results"):
         deliver(connect("hive", path=str(tmp_path), by=["day"]), ROWS, delivery())
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from midstream.connectors.fitting import STOP, missing_columns, put_in
 from midstream.connectors.forms import TO, Form, instant_of, require_distinct_names
-from midstream.connectors.sink import Delivery, raced
+from midstream.connectors.sink import Delivery, raced, require_named
 from midstream.errors import JobError
 
 RECORD = "midstream_deliveries"
@@ -79,12 +79,7 @@ class Database(ABC):
         if schema == self._opened:
             return
         require_distinct_names(schema, f"{self.kind} table {self.table}")
-        unknown = [name for name in self.key if name not in schema.names]
-        if unknown:
-            raise JobError(
-                f"the key of {self.name} names {unknown[0]}, which is no column of the results",
-                detail=f"they have {', '.join(schema.names)}",
-            )
+        require_named(self, "the key", self.key, schema)
         with self.transaction() as run:
             run.execute(
                 f"CREATE TABLE IF NOT EXISTS {RECORD} (target TEXT NOT NULL, history TEXT NOT NULL, "

@@ -70,7 +70,7 @@ class Delta:
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the table has had the query's results; None if it has none."""
         self._table.update_incremental()
-        version = self._table.transaction_version(_application(delivery))
+        version = self._table.transaction_version(f"midstream/{delivery.whose}")
         return None if version is None else int(version)
 
     def write(self, delivery: Delivery, table: pa.Table) -> None:
@@ -81,7 +81,7 @@ class Delta:
         with self._trial() as trial:
             put_in(self, delivery, table, lambda rows: good.append(trial(fitted(rows, columns))))
         said = {"midstream.query": delivery.query, "midstream.batch": str(delivery.batch_id)}
-        transaction = deltalake.Transaction(_application(delivery), delivery.until)
+        transaction = deltalake.Transaction(f"midstream/{delivery.whose}", delivery.until)
         known = deltalake.CommitProperties(custom_metadata=said, app_transactions=[transaction])
         packed = deltalake.ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
         how = deltalake.WriterProperties(
@@ -119,7 +119,3 @@ class Delta:
                 return rows
 
             yield taken
-
-
-def _application(delivery: Delivery) -> str:
-    return f"midstream/{delivery.history}/{delivery.query}/{delivery.identity}"

@@ -8,7 +8,6 @@ out; results that differ from those that are there are refused. Queries and chec
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -71,12 +70,12 @@ class Folder:
 
     def last(self, delivery: Delivery) -> int | None:
         """Up to which instant the folder has had the query's results, from any checkpoint of the history."""
-        spans = self._spans(_key(delivery))
+        spans = self._spans(delivery.key)
         return spans[-1][1] if spans else None
 
     def deliver(self, results: Any, delivery: Delivery) -> None:
         """Takes results; those that the folder has had are compared with it."""
-        table, key = arrow(results), _key(delivery)
+        table, key = arrow(results), delivery.key
         had = [span for span in self._spans(key) if span[0] < delivery.until and span[1] > delivery.since]
         if had:
             self._require_same(table, delivery, had)
@@ -90,7 +89,7 @@ class Folder:
             self._put(f"{batch_id:012d}-{digest_of(table)}.parquet", table)
 
     def _write(self, table: pa.Table, delivery: Delivery, since: int, until: int) -> None:
-        key = _key(delivery)
+        key = delivery.key
         if table.num_rows:
             digest = digest_of(table)
             ticks = "-".join(f"{tick - BEGINNING:016x}" for tick in (since, until))
@@ -122,7 +121,7 @@ class Folder:
         """Refuses results other than those that the folder has for the same instants."""
         since, until = max(had[0][0], delivery.since), min(had[-1][1], delivery.until)
         given = pa.concat_tables([between(table, max(a, since), min(b, until)) for a, b in had])
-        held = [file for file in self._held(_key(delivery)) if file.until > since]
+        held = [file for file in self._held(delivery.key) if file.until > since]
         tables = [
             pq.read_table(pa.BufferReader(self.files.read(file.path)), partitioning=None)
             for file in held
@@ -144,12 +143,6 @@ class Folder:
 def folder(uri: str) -> Folder:
     """A sink that writes into a folder."""
     return Folder(uri)
-
-
-def _key(delivery: Delivery) -> str:
-    """What results have in common that belong to one history of a query."""
-    whose = f"{delivery.history}\0{delivery.query}\0{delivery.identity}"
-    return hashlib.blake2b(whose.encode(), digest_size=8).hexdigest()
 
 
 def _described(table: pa.Table, delivery: Delivery, since: int, until: int, digest: str) -> pa.Table:

@@ -7,7 +7,6 @@ next one. On Spark, tasks write the files; the driver has only their names.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
@@ -26,7 +25,7 @@ from midstream.checkpoint.outputs import parquet_bytes
 from midstream.connectors.environment import hidden
 from midstream.connectors.forms import Form, require_distinct_names
 from midstream.connectors.registry import Option
-from midstream.connectors.sink import Delivery, deliver, raced
+from midstream.connectors.sink import Delivery, deliver, raced, require_named
 from midstream.errors import JobError
 
 MARKS = "_midstream"
@@ -68,16 +67,11 @@ class Hive:
     def open(self, schema: pa.Schema) -> None:
         """Refuses results that lack a column of partitions, or have no other."""
         require_distinct_names(schema, self.name)
-        unknown = [name for name in self.by if name not in schema.names]
-        if unknown:
-            raise JobError(
-                f"{self.name} has partitions by {unknown[0]}, which is no column of the results",
-                detail=f"they have {', '.join(schema.names)}",
-            )
+        require_named(self, "by", self.by, schema)
 
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the folder has had the query's results; what is there of others is removed."""
-        key = _key(delivery)
+        key = delivery.key
         if key not in self._had:
             paths = self.files.list("")
             marks = [found for path in paths if (found := _MARK.fullmatch(path)) and found["key"] == key]
@@ -91,7 +85,7 @@ class Hive:
     def write(self, delivery: Delivery, table: pa.Table) -> None:
         """Writes the files of a delivery, then its mark."""
         attempt = secrets.token_hex(8)
-        self._mark(delivery, attempt, write_parts(self.path, self.by, f"{_key(delivery)}-{attempt}", table))
+        self._mark(delivery, attempt, write_parts(self.path, self.by, f"{delivery.key}-{attempt}", table))
 
     def deliver(self, results: Any, delivery: Delivery) -> None:
         """Takes results: a table, or a DataFrame of Spark's, whose files tasks write unless some were there before."""
@@ -101,7 +95,7 @@ class Hive:
             return
         self.open(delivery.schema)
         attempt = secrets.token_hex(8)
-        write = partial(_write_batches, self.path, self.by, f"{_key(delivery)}-{attempt}")
+        write = partial(_write_batches, self.path, self.by, f"{delivery.key}-{attempt}")
         written = results.repartition(*self.by).mapInArrow(write, "path string").toArrow()
         if written.num_rows:
             self._mark(delivery, attempt, written.column("path").to_pylist())
@@ -110,7 +104,7 @@ class Hive:
         """Says that all files of a delivery are there."""
         for folder in {path.rpartition("/")[0] for path in paths}:
             self.files.sync(folder)
-        key = _key(delivery)
+        key = delivery.key
         ticks = "-".join(f"{tick - BEGINNING:016x}" for tick in (delivery.since, delivery.until))
         said = {"attempt": attempt, "query": delivery.query, "batch": delivery.batch_id, "files": list(paths)}
         try:
@@ -165,8 +159,3 @@ def _parts(table: pa.Table, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...]
 
 def _text(value: Any) -> str:
     return NOTHING if value is None else quote(str(value), safe=" ")
-
-
-def _key(delivery: Delivery) -> str:
-    whose = f"{delivery.history}\0{delivery.query}\0{delivery.identity}"
-    return hashlib.blake2b(whose.encode(), digest_size=8).hexdigest()

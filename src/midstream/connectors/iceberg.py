@@ -7,7 +7,6 @@ client must not try again by itself, which would write the same rows after the o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -67,7 +66,7 @@ class Iceberg:
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the table has had the query's results; None if it has none."""
         self._table = self._catalog.load_table(self.table)
-        until = self._table.properties.get(_property(delivery))
+        until = self._table.properties.get(f"midstream.{delivery.key}")
         return None if until is None else int(until)
 
     def write(self, delivery: Delivery, table: pa.Table) -> None:
@@ -84,7 +83,7 @@ class Iceberg:
                     files.append_data_file(_data_file(self._table, rows))
             else:
                 transaction.append(rows, snapshot_properties=said)
-            transaction.set_properties({_property(delivery): str(delivery.until)})
+            transaction.set_properties({f"midstream.{delivery.key}": str(delivery.until)})
 
 
 def _data_file(table: Any, rows: pa.Table) -> Any:
@@ -114,9 +113,3 @@ def _data_file(table: Any, rows: pa.Table) -> Any:
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
-
-
-def _property(delivery: Delivery) -> str:
-    """The property that says up to which instant the table has the results of a query."""
-    whose = f"{delivery.history}/{delivery.query}/{delivery.identity}"
-    return f"midstream.{sha256(whose.encode()).hexdigest()[:32]}"

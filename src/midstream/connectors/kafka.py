@@ -22,10 +22,9 @@ from midstream.connectors.attempts import Tail, TooLong
 from midstream.connectors.fitting import STOP, put_in
 from midstream.connectors.forms import Form, require_distinct_names
 from midstream.connectors.registry import ON_BAD, Option, form_option
-from midstream.connectors.sink import Delivery, raced
+from midstream.connectors.sink import Delivery, raced, require_named
 from midstream.connectors.sources.kafka import Kafka
 from midstream.connectors.sources.kafka_client import AT_ONCE, PATIENCE, Quiet
-from midstream.errors import JobError
 from midstream.inputs.json_values import json_texts
 
 HEADER = "midstream"
@@ -75,9 +74,7 @@ class KafkaTopic:
         from confluent_kafka import Producer
 
         require_distinct_names(schema, self.name)
-        unknown = [name for name in self.key if name not in schema.names]
-        if unknown:
-            raise JobError(f"the key of {self.name} names {unknown[0]}, which is no column of the results")
+        require_named(self, "the key", self.key, schema)
         known = {"bootstrap.servers": self.servers, **self.settings}
         found = Producer(known, logger=Quiet()).list_topics(self.topic, PATIENCE).topics[self.topic]
         if found.error is not None:
@@ -86,7 +83,7 @@ class KafkaTopic:
 
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the topic has had the query's results, by its tail; None if it has none."""
-        if (known := self._had.get(_whose(delivery))) is not None:
+        if (known := self._had.get(delivery.whose)) is not None:
             return known
         self._tail = Tail.of(self._found(delivery))
         return self._tail.until
@@ -94,7 +91,7 @@ class KafkaTopic:
     def write(self, delivery: Delivery, table: pa.Table) -> None:
         """Adds the rows that are missing, in one transaction."""
         producer = self._producer(delivery)
-        whose = _whose(delivery)
+        whose = delivery.whose
         messages = list[tuple[bytes | None, bytes]]()
         put_in(self, delivery, table, lambda rows: messages.extend(self._messages_of(rows)))
         missing = [(key, text) for key, text in messages if not self._tail.takes(text)]
@@ -149,7 +146,7 @@ class KafkaTopic:
         for message in self._messages():
             for name, value in message.headers() or ():
                 about = json.loads(value) if name == HEADER else {}
-                if about.get("of") == _whose(delivery):
+                if about.get("of") == delivery.whose:
                     yield about, message.value()
 
     def _messages(self) -> Iterator[Any]:
@@ -162,7 +159,3 @@ class KafkaTopic:
                     yield from topic.between(partition, since, min(end, since + AT_ONCE))
         finally:
             topic.close()
-
-
-def _whose(delivery: Delivery) -> str:
-    return f"{delivery.history}/{delivery.query}/{delivery.identity}"

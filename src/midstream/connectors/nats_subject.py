@@ -87,8 +87,7 @@ class NatsSubject:
 
     def _asked(self, delivery: Delivery) -> _Subject:
         """What the stream has of a query; it is asked once, as long as all goes well."""
-        whose = f"{delivery.history}/{delivery.query}/{delivery.identity}"
-        name = f"{self.subject}.{blake2b(whose.encode(), digest_size=8).hexdigest()}"
+        name = f"{self.subject}.{delivery.key}"
         if name not in self._subjects:
             stream = NatsStream(subject=name, **self._known)  # type: ignore[arg-type]
             last, after, had = stream.run(lambda client: _newest(client, self.stream, name))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -53,6 +54,16 @@ class Delivery:
     set_aside: Callable[[Delivery, Sequence[RefusedResult], bool], None] | None = field(
         default=None, compare=False, repr=False
     )
+
+    @property
+    def whose(self) -> str:
+        """What all deliveries of one history of a query have in common."""
+        return f"{self.history}/{self.query}/{self.identity}"
+
+    @property
+    def key(self) -> str:
+        """The same in sixteen letters."""
+        return blake2b(self.whose.encode(), digest_size=8).hexdigest()
 
     @property
     def now(self) -> int:
@@ -130,6 +141,16 @@ def _deliver(sink: Sink, table: pa.Table, delivery: Delivery) -> None:
         delivery = replace(delivery, since=min(had, delivery.until))
     if delivery.since < delivery.until:
         sink.write(delivery, in_form(table, sink.form, delivery.query, delivery.now))
+
+
+def require_named(sink: Sink, what: str, names: Sequence[str], schema: pa.Schema) -> None:
+    """Refuses columns that a sink is declared with and that results do not have."""
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise JobError(
+            f"{what} of {sink.name} names {unknown[0]}, which is no column of the results",
+            detail=f"they have {', '.join(schema.names)}",
+        )
 
 
 def raced(sink: Sink, delivery: Delivery) -> JobError:
