@@ -14,10 +14,11 @@ from midstream.lab.experiments import gallery
 from midstream.lab.experiments.clocked_joint import Stopwatch
 from midstream.lab.experiments.genmig_example import genmig_example
 from midstream.lab.experiments.papers import PAPERS, paper_of
-from midstream.lab.experiments.registry import EXPERIMENTS
-from midstream.lab.experiments.report import Report
+from midstream.lab.experiments.registry import EXPERIMENTS, run_experiment
+from midstream.lab.experiments.report import KINDS, Report
 
-COMMITTED = Path(__file__).parents[2] / "docs" / "gallery.md"
+ROOT = Path(__file__).parents[2]
+COMMITTED, README = ROOT / "docs" / "gallery.md", ROOT / "README.md"
 
 
 @pytest.fixture
@@ -54,8 +55,53 @@ def test_every_experiment_belongs_to_a_paper() -> None:
     assert {paper_of(name) for name in EXPERIMENTS} == set(PAPERS)
 
 
-def test_the_committed_summary_has_exactly_the_experiments_of_the_registry() -> None:
-    assert re.findall(r"^### (.+)$", COMMITTED.read_text(), re.MULTILINE) == list(EXPERIMENTS)
+def sections() -> dict[str, str]:
+    """The parts of the committed gallery, by experiment."""
+    parts = re.split(r"^### (.+)$", COMMITTED.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def rows(text: str) -> list[list[str]]:
+    """The verdicts of a part of the gallery: claim, kind, published, measured, holds, stable."""
+    found = [re.split(r" (?<!\\)\| ", line[2:-2]) for line in text.splitlines() if line.startswith("| ")]
+    return [row for row in found if len(row) == 6 and row[1] in KINDS]
+
+
+def test_the_committed_gallery_has_exactly_the_experiments_of_the_registry() -> None:
+    assert list(sections()) == list(EXPERIMENTS)
+
+
+def test_the_committed_gallery_and_the_readme_count_what_is_listed() -> None:
+    text = COMMITTED.read_text()
+    every = [row for part in sections().values() for row in rows(part)]
+    shown = []
+    for kind, name in KINDS.items():
+        holds = [row[4] for row in every if row[1] == kind]
+        partly = f", {holds.count('**in part**')} in part" if "**in part**" in holds else ""
+        shown.append(f"{holds.count('yes')} of {len(holds)} {name}{'' if shown else ' hold'}{partly}")
+    assert f"{'; '.join(shown)}, in {len(EXPERIMENTS)} experiments." in text
+    assert shown[0] in README.read_text()
+
+
+QUICK = ("genmig-example", "nos-overhead")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS]
+)
+def test_every_figure_of_the_committed_gallery_is_what_its_experiment_prints(name) -> None:
+    """Numbers of the processor's clock are others in every run, and so are those of verdicts that it decides."""
+    report = run_experiment(name)
+    committed = ["| " + " | ".join(row[:4]) + " |" for row in rows(sections()[name])]
+    printed = [gallery.measured_cells(verdict) for verdict in report.verdicts]
+    clocked = [verdict.clocked for verdict in report.verdicts]
+    assert [_masked(c) if by_clock else c for c, by_clock in zip(committed, clocked, strict=True)] == [
+        _masked(p) if by_clock else p for p, by_clock in zip(printed, clocked, strict=True)
+    ]
+
+
+def _masked(text: str) -> str:
+    return re.sub(r"[\d.,]+", "#", text)
 
 
 def test_cells_of_the_summary_cannot_break_its_tables() -> None:

@@ -70,7 +70,7 @@ class Stable:
         return (self.seeds_held + self.settings_held) / (self.seeds + self.settings)
 
     def __str__(self) -> str:
-        span = f" ({min(self.values):.3g} to {max(self.values):.3g})" if self.values else ""
+        span = f" ({min(self.values):.3g} to {max(self.values):.3g})" if len(self.values) > 1 else ""
         found = f"{self.seeds_held} of {self.seeds} seeds{span}"
         return found + (f", {self.settings_held} of {self.settings} runs of the map" if self.settings else "")
 
