@@ -109,7 +109,9 @@ def run_trials(chosen: Sequence[Trial], processes: int) -> list[Report]:
 
 
 def judged(chosen: Sequence[Trial], reports: Sequence[Report]) -> Report:
-    """The first run's report, each verdict with how stable it is, and the map."""
+    """The first run's report, each verdict with how stable it is, and the map; one run says nothing of that."""
+    if len(reports) == 1:
+        return reports[0]
     found = [(trial.point, report) for trial, report in zip(chosen, reports, strict=True)]
     plain = [report for point, report in found if point is None]
     mapped = [report for point, report in found if point is not None]
