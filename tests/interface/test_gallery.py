@@ -74,7 +74,7 @@ def test_the_committed_gallery_has_exactly_the_experiments_of_the_registry() -> 
 def test_the_committed_gallery_and_the_readme_count_what_is_listed() -> None:
     text = COMMITTED.read_text()
     every = [row for part in sections().values() for row in rows(part)]
-    shown = []
+    shown: list[str] = []
     for kind, name in KINDS.items():
         holds = [row[4] for row in every if row[1] == kind]
         partly = f", {holds.count('**in part**')} in part" if "**in part**" in holds else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,8 +24,8 @@ REPEATS = 2
 """How many runs a point is the mean of."""
 SAME = 0.05
 """Lengths that differ by a smaller share count as equal."""
-DENSER = 10
-"""How many times the tuples windows have where it is tested that lengths differ because of their number."""
+MANY = 100
+"""How many tuples of each stream a window has where it is tested that lengths differ because of their number."""
 COARSE, FINE = 5, 25
 """Batches per window: when parallel track ends depends only on how fine they are by then."""
 
@@ -186,18 +187,25 @@ def _twice_the_window(
 def _twice_if_denser(point: Point, seeds: Sequence[int]) -> str:
     """What the length would be if the window held more tuples: whether their number is the cause."""
     chosen = point.configuration
-    length = tracked(chosen.denser(DENSER), seeds[:1])
+    times = _denser(chosen)
+    length = tracked(chosen.denser(times), seeds[:1])
     return (
-        f"{SPARSE}: A brings {chosen.window * chosen.rates['A']:.0f} in {chosen.window} ms on average. With {DENSER} "
+        f"{SPARSE}: A brings {chosen.window * chosen.rates['A']:.0f} in {chosen.window} ms on average. With {times} "
         f"times the tuples, and as many matches of each, this window takes {length / chosen.window:.3f} W"
     )
 
 
+def _denser(configuration: Configuration) -> int:
+    """How many times the tuples a window needs to have many of the rarest stream."""
+    return math.ceil(MANY / (configuration.window * min(configuration.rates.values())))
+
+
 def _flat_if_denser(points: Sequence[Point], seeds: Sequence[int]) -> str:
-    lengths = [tracked(p.configuration.denser(DENSER), seeds[:1]) for p in (points[0], points[-1])]
     first = points[0].configuration
+    times = _denser(first)
+    lengths = [tracked(p.configuration.denser(times), seeds[:1]) for p in (points[0], points[-1])]
     return (
-        f"{SPARSE}; at the lowest rate B brings {first.window * first.rates['B']:.0f} on average. With {DENSER} times "
+        f"{SPARSE}; at the lowest rate B brings {first.window * first.rates['B']:.0f} on average. With {times} times "
         f"the tuples, and as many matches of each, the spread is {_spread(lengths):.1%}"
     )
 

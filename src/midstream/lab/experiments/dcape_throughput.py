@@ -117,7 +117,7 @@ def throughput_report(seen: Runs) -> Report:
         "about 100 % more with PTLB; MSLB similar",
         f"PTLB {gains[PTLB]:.2f}, MSLB {gains[MSLB]:.2f} times No-Adapt",
         min(gains[PTLB], gains[MSLB]) >= 1.7,
-        f"{seen.late()}. {seen.bound()}",
+        f"{seen.late()}; {seen.bound()}",
         value=max(gains[PTLB], gains[MSLB]),
     )
     report.verdict(
