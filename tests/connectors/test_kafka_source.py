@@ -116,13 +116,15 @@ def test_changes_as_debezium_writes_them_are_rows(cluster, topic_of):
     topic, at = cluster.topic(), 1_700_000_000_123
     inserted = {"before": None, "after": {"id": 1, "name": "a"}, "op": "c", "ts_ms": at}
     removed = {"schema": {}, "payload": {"before": {"id": 1, "name": "b"}, "after": None, "op": "d", "ts_ms": at}}
-    cluster.send(topic, inserted, {"after": {"id": 1, "name": "b"}, "op": "u", "ts_ms": at}, removed, {"op": "t"}, None)
-    schema = "id BIGINT, name STRING, change STRING, changed_at TIMESTAMP"
+    updated = {"after": {"id": 1, "name": "b"}, "op": "u", "ts_ms": at}
+    cluster.send(topic, inserted, None, updated, removed, None, {"op": "t"})
+    schema = "id BIGINT, name STRING, change STRING, changed_at TIMESTAMP, kafka_offset BIGINT"
     source = topic_of(topic, format="debezium", schema=schema)
-    rows = source.read("0", 0, 5).to_pylist()
+    rows = source.read("0", 0, 6).to_pylist()
     assert [(row["name"], row["change"]) for row in rows[:3]] == [("a", "insert"), ("b", "update"), ("b", "delete")]
     assert pa.scalar(rows[0]["changed_at"], pa.timestamp("ms", "UTC")).value == at
-    assert all(row["#bad"] for row in rows[3:]) and len(rows) == 5
+    assert [row["kafka_offset"] for row in rows[:3]] == [0, 2, 3]  # what follows a deletion is no change
+    assert [json.loads(row["#bad"])["at"]["offset"] for row in rows[3:]] == [5]
 
 
 def test_raw_messages_have_all_that_is_known_of_them(cluster, topic_of):

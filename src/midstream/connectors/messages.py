@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -68,6 +69,10 @@ class Messages:
 
     def rows(self, values: Sequence[bytes | None], where: Where, about: About) -> pa.Table:
         """The rows of messages, by their bytes, where they are, and what is known besides, by column."""
+        if self.format == "debezium" and None in values:  # one follows each deletion, for compaction, and is no change
+            kept = [number for number, value in enumerate(values) if value is not None]
+            known = {name: partial(_chosen, give, kept) for name, give in about.items()}
+            return self.rows([values[number] for number in kept], lambda number: where(kept[number]), known)
         own = pa.schema([field for field in self.schema if field.name not in self.about])
         found, bad = self._read(values, own)
         good = [number for number in range(len(values)) if number not in bad] if bad else []
@@ -98,6 +103,11 @@ class Messages:
         rows, more = _json_rows(texts, schema)
         places = [number for number in range(len(values)) if number not in bad]
         return rows, bad | {places[number]: reason for number, reason in more.items()}
+
+
+def _chosen(give: Callable[[], Sequence[Any]], numbers: Sequence[int]) -> list[Any]:
+    given = give()
+    return [given[number] for number in numbers]
 
 
 def _registered_rows(
