@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -515,3 +516,44 @@ def test_a_query_of_changes_is_complete_whose_streams_have_had_nothing(tmp_path)
     told = session.replace("q", "SELECT ISTREAM k FROM B [RANGE 9 SECONDS] WHERE k > 2")
     session.stop()
     assert (told["complete"], told["complete_from"]) == ("all results are complete", None)
+
+
+@pytest.mark.parametrize("new", ["SELECT k, MIN(v) AS n FROM A [RANGE 12] GROUP BY k", "SELECT v FROM A [RANGE 12]"])
+def test_a_new_text_goes_on_from_where_the_old_one_has_answered_up_to(new, tmp_path):
+    old = "SELECT k, MAX(v) AS n FROM A [RANGE 16] GROUP BY k"
+    session, given = declared(tmp_path, old), list[pa.Table]()
+    session.sink("q", lambda results, batch: given.append(results))
+    for first in range(0, 60, 5):
+        if first == 30:
+            session.replace("q", new)
+        session.push("A", [{"k": ts % 3, "v": ts, "ts": ts} for ts in range(first, first + 5)])
+    session.finish()
+    at = session.queries["q"].history[-1].record["at"]
+    before, after = session.results(session.queries["q"].history[0].record["old_results"]), session.results("q")
+    session.stop()
+    rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(60)])}
+    assert max(before["valid_to"].to_pylist()) == at < 29 and min(after["valid_from"].to_pylist()) == at
+    assert ms.snapshot_equal(after, clipped(ms.reference(new, rows), at))
+    wanted = Counter(str(row) for table in (before, after) for row in table.to_pylist())
+    assert Counter(str(row) for table in given for row in table.to_pylist()) == wanted
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_text_that_takes_the_place_of_one_in_quarantine_lacks_what_that_one_did_not_see(kept, tmp_path):
+    session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=2)
+    session.stream("A", pa.schema([("k", pa.int64()), ("s", pa.string()), ("ts", pa.int64())]))
+    if kept:
+        session.query("kept", "SELECT KEEP * FROM A [RANGE 50]")
+    session.query("q", "SELECT k, SUM(CAST(s AS BIGINT)) AS n FROM A [RANGE 30] GROUP BY k")
+    session.start()
+    rows = [{"k": ts % 3, "s": "no number" if ts == 25 else str(ts), "ts": ts} for ts in range(80)]
+    new = "SELECT k, COUNT(s) AS n FROM A [RANGE 20] GROUP BY k"
+    for first in range(0, 80, 5):
+        if first == 40:
+            assert session.replace("q", new)["windows"][0]["how"] == ("derived" if kept else "empty")
+        session.push("A", rows[first : first + 5])
+    session.finish()
+    got, since = session.results("q"), session.queries["q"].history[-1].record["complete_from"]
+    session.stop()
+    expected = ms.reference(new, {"A": pa.Table.from_pylist(rows)})
+    assert since <= (40 if kept else 60) and ms.snapshot_equal(clipped(got, since), clipped(expected, since))

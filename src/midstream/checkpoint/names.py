@@ -60,6 +60,11 @@ def issued(path: str) -> int | None:
     return int(found["batch"]) if found else None
 
 
+def replaced_name(query: str, batch_id: int) -> str:
+    """The name that a query has since another took its place with a batch."""
+    return f"{query}@{batch_id}"
+
+
 def copy_name(query: str) -> str:
     """The name under which a copy of a query migrates."""
     return f"{query}{REHEARSED}"

@@ -8,13 +8,13 @@ that came before has left every window.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.algebra.physical import SourceNode, walk_physical
 from midstream.algebra.plan import Relation, ToStream
-from midstream.algebra.time import BEGINNING, TimeDomain, instant
+from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, instant
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
 from midstream.job.queries.running_query import RunningQuery
@@ -111,17 +111,22 @@ def end_of(source: SourceNode, tick: int) -> int:
     return tick + source.longest
 
 
-def whole_at(query: RunningQuery, latest: Mapping[str, int]) -> int | None:
-    """When everything that has come by now has ended for a query; None: never. Streams have come up to `latest`."""
+def whole_at(query: RunningQuery, before: Manifest | None, kept: Sequence[Record] = ()) -> int | None:
+    """When everything that has come before the next batch has ended for a query; None: never.
+
+    What windows lack that were all taken over, those lack for at least as long that had been `kept`.
+    """
     if any(n.outlives_windows for f in query.staged.fragments for n in walk_physical(f.plan)):
         return None
+    latest = {} if before is None else before.streams.latest
     ends = [BEGINNING]
     for source in query.sources_read:
         if source.longest is None:
             return None
         if source.stream.name in latest:
             ends.append(end_of(source, latest[source.stream.name]))
-    return max(ends)
+    known = [INFINITY if one.whole_at is None else one.whole_at for one in kept if one.lacks_rows]
+    return min(max(ends), max(known, default=INFINITY))
 
 
 def tell_of_started(manifest: Manifest) -> None:

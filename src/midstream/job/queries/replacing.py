@@ -17,7 +17,7 @@ from midstream.algebra.emission import emission_of
 from midstream.algebra.plan import Relation, is_monotone
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.manifest import Manifest, QueryEntry, of_our_own
-from midstream.checkpoint.names import copy_name, is_rehearsal, query_of, renamed_lane
+from midstream.checkpoint.names import copy_name, is_rehearsal, query_of, renamed_lane, replaced_name
 from midstream.checkpoint.records import QueryAccount
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError, QueryError
@@ -92,7 +92,7 @@ def other_emission(name: str, relation: Relation, old: int | None, new: int | No
 
 def name_of_old(manifest: Manifest, name: str) -> str:
     """The name under which a replaced query's results stay readable."""
-    return f"{name}@{manifest.batch_id + 1}"
+    return replaced_name(name, manifest.batch_id + 1)
 
 
 def with_name_free(manifest: Manifest, name: str, cql: str, plan: str) -> Manifest:

@@ -26,6 +26,7 @@ from midstream.job.queries.derived_windows import DerivedWindow, Others, derived
 from midstream.job.queries.filling import Kept, Pace, Ranges, WindowFilling
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.succession import ended_at
 from midstream.job.task.lanes import KEPT
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import probed_alias, probed_token
@@ -122,7 +123,7 @@ class SharingPlan:
             # What changed at an instant shows only to those who also know the instant before.
             start = min(start + 1, INFINITY)
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
-        whole = self._whole_at(query, inherited, partners)
+        whole = self._whole_at(query, partners if inherited.keys() == aliases else ())
         record = Record(since, start, whole, not shares, inherited, tuple(partners))
         if query.begins.withhold and record.lacks_rows and record.whole_at is not None:
             return replace(record, start=max(start, changes_from(record.whole_at, query.plan.query)))
@@ -207,17 +208,25 @@ class SharingPlan:
 
     def _reach_back(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> int | None:
         """Gives the instant from which on a query answers that is asked about the past; None if nothing tells of it."""
-        found = self._derivable(query, ()) if self._asks_back(query) else []
-        earliest = first_whole(query, found, self._advanced_to)
+        wanted = self._wanted_since(query)
+        found = self._derivable(query, ()) if wanted < self.frontiers[query.name] else []
+        earliest = first_whole(query, found, lambda name: self._worked_through(self.queries[name]))
         if earliest is None:
             return None
         for window in found:
             self._derive(window, since, partners)
-        return min(max(query.begins.since, earliest), self.frontiers[query.name])
+        return min(max(wanted, earliest), self.frontiers[query.name])
 
-    def _asks_back(self, query: RunningQuery) -> bool:
-        """Whether a new query is asked about instants that have passed: it begins apart, from the beginning."""
-        return self.is_fresh(query.name) and query.begins.since < self.frontiers[query.name]
+    def _answers_back(self, name: str) -> bool:
+        """Whether a new query answers for instants that have passed: it begins apart, from the beginning."""
+        start = self.start(name) - isinstance(self.queries[name].plan.query, ToStream)
+        return self.is_fresh(name) and start < self.frontiers[name]
+
+    def _wanted_since(self, query: RunningQuery) -> int:
+        """From when on a query is to answer: as asked, and unless it runs by parts of others, as the old one ended."""
+        self._take_over_nodes(query, parts := dict[str, int](), {})
+        whole = parts.keys() == {source.stream.alias for source in query.sources}
+        return min(query.begins.since, INFINITY if whole else ended_at(self.before, query.name))
 
     def _donor(self, query: RunningQuery, wanted: WindowMark) -> tuple[RunningQuery, int, WindowMark, Record] | None:
         found = [
@@ -232,21 +241,12 @@ class SharingPlan:
     def _can_share(self, query: RunningQuery, record: Record) -> bool:
         return query.share and query.migration is None and not record.own and not query.local
 
-    def _whole_at(
-        self, query: RunningQuery, inherited: Collection[str] = (), partners: Iterable[str] = ()
-    ) -> int | None:
-        """When everything has ended for a query that came before its windows began.
-
-        What windows lack that all are inherited from others, those of these lack for at least as long.
-        """
-        found = whole_at(query, {} if self.before is None else self.before.streams.latest)
-        known = [self.records[name] for name in partners if self.records[name].lacks_rows]
-        if found is None or not known or {source.stream.alias for source in query.sources} != set(inherited):
-            return found
-        return min(found, max(INFINITY if one.whole_at is None else one.whole_at for one in known))
+    def _whole_at(self, query: RunningQuery, partners: Iterable[str] = ()) -> int | None:
+        """When everything has ended for a query that came before its windows began, or those that `partners` kept."""
+        return whole_at(query, self.before, [self.records[name] for name in partners])
 
     def start(self, query: str) -> int:
-        """The instant from which on a query's results are given."""
+        """From when on a query's results are given."""
         return self.records[query].start
 
     def place(self, query: str) -> object | None:
@@ -259,7 +259,7 @@ class SharingPlan:
         routed = bool(known.staged.windows)
         if routed and self.is_fresh(query):
             return None
-        past = query if self._asks_back(known) else None
+        past = query if self._answers_back(query) else None
         return (self._shape(known).progress, self.frontiers[query], routed, query in self.sooner, past)
 
     def gathered(self, works: Sequence[FragmentWork]) -> list[TaskWork]:
@@ -341,7 +341,7 @@ class SharingPlan:
         members = [self._member(work) for work in works]
         later, frontier = works[0].fragment.stage > 0, self.frontiers[works[0].query]
         known = [m.work.restored_to if later else self._advanced_to(m.work.query) for m in members if not m.fresh]
-        begun = BEGINNING if later or self._asks_back(self.queries[works[0].query]) else frontier
+        begun = BEGINNING if later or self._answers_back(works[0].query) else frontier
         inherited = {}
         for query, fragment, text, port, segments in self.inherited:
             if any(work.name == (query, fragment) for work in works):

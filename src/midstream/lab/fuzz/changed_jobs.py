@@ -27,6 +27,7 @@ from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
 from midstream.errors import JobError, MidstreamError, MigrationError
 from midstream.job.queries import filling
+from midstream.job.queries.completeness import COMPLETE
 from midstream.lab.fuzz.changes import Change, ticks_of
 from midstream.lab.fuzz.drives import SCHEDULES
 from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
@@ -165,20 +166,26 @@ def _judged(job: ChangedJob) -> str | None:
         job.counts["not changed"] += 1
         return _differs("of the query as it was", change.old, session.results("q"), change, BEGINNING)
     record = begun[-1]
-    whole, start = record["complete_from"], record["at"]
-    job.counts["complete at once" if record["complete"] == "all results are complete" else "complete later"] += 1
+    since, start = record["complete_from"], record["at"]
+    job.counts["complete at once" if record["complete"] == COMPLETE else "complete later"] += 1
     replaced = next((r.record for r in query.history if r.record.get("old_results")), None)
     if replaced is not None and start is not None:
         name = replaced["old_results"]
-        until = min(session.job.manifest.released[name], start)
+        released = session.job.manifest.released[name]
+        whole = record["complete"] == COMPLETE
+        # By rows that are kept it goes on from where the old text ended; what runs already answers from now on.
+        follows = whole and record["derived"] and set(record["derived"]) == set(record["inherited"])
+        if follows and released > start:
+            return f"the old text answers up to {released}, and the new one from {start} on"
+        until = start if follows and job.options["incomplete"] == "emit" else min(released, start)
         old = _differs("of the old text", change.old, session.results(name), change, BEGINNING, until)
         if old is not None:
             return old
     got = session.results("q")
-    if whole is None and record["complete"] != "all results are complete":
+    if since is None and record["complete"] != COMPLETE:
         job.counts["never complete"] += 1
         return None
-    since = BEGINNING if whole is None else whole
+    since = BEGINNING if since is None else since
     if job.options.get("incomplete") == "withhold" and _first(got) < since:
         return f"results from {_first(got)} on are given, though all before {since} are withheld"
     return _differs(f"from {since} on ({record['complete']})", query.cql, got, change, since)
