@@ -9,11 +9,12 @@ from random import Random
 
 import pyarrow as pa
 
-from midstream.algebra.declarations import Catalog
+from midstream.algebra.declarations import ARRIVAL, Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.api import ask
 from midstream.cluster.local.embedded import StreamProgress
 from midstream.cluster.local.live_query import LiveQuery
+from midstream.job.task.ingest import checked
 from midstream.operators import join
 from midstream.operators.state import sorted_state
 from midstream.optimizer.plans import Plan, enumerate_plans, plan_query
@@ -60,7 +61,7 @@ def run(drive: Drive, inputs: Mapping[str, pa.Table], catalog: Catalog, watch: W
     with settings(drive.constants):
         query = LiveQuery(drive.plan, catalog.functions, drive.schedule)
         streams = {name: StreamProgress(catalog.streams[name]) for name in sorted(query.streams)}
-        rows = {name: one_batch(inputs[name]) for name in streams}
+        rows = {name: one_batch(checked(catalog.streams[name], inputs[name])) for name in streams}
         released = [query.table(None)]
         for step in drive.steps:
             for name, (start, end) in step.rows.items():
@@ -134,13 +135,18 @@ def settings(constants: Mapping[str, float]) -> Iterator[None]:
 
 
 def shuffled(random: Random, inputs: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The same rows in another order of arrival: mostly as they are, sometimes a little or wholly mixed."""
+    """The same rows, which tell their order, in another one: mostly as they are, sometimes a little or wholly mixed."""
     reach = random.choice([0, 0, 3, 1000])
     result = {}
     for name, table in inputs.items():
         places = sorted(range(table.num_rows), key=lambda i: i + random.uniform(0, reach))
-        result[name] = table.take(pa.array(places, pa.int64()))
+        result[name] = numbered(table).take(pa.array(places, pa.int64()))
     return result
+
+
+def numbered(table: pa.Table) -> pa.Table:
+    """Rows with a column that tells in which order they came."""
+    return table.add_column(0, ARRIVAL, pa.array(range(table.num_rows), pa.int64()))
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ MOMENT = pa.schema({"at": pa.timestamp("ns", "UTC"), "k": pa.large_string()})
 
 
 def test_a_declaration_has_plain_columns():
-    assert declare("B", MOMENT, "at").columns == pa.schema({"at": pa.timestamp("us", "UTC"), "k": pa.string()})
+    assert declare("B", MOMENT, "at").visible == pa.schema({"at": pa.timestamp("us", "UTC"), "k": pa.string()})
 
 
 def test_one_time_column_for_all_or_one_per_stream():

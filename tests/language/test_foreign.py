@@ -70,3 +70,12 @@ def test_a_window_over_another_column_and_a_join_without_a_bound_are_refused() -
     with pytest.raises(ms.QueryError, match="needs a window on stream"):
         query = "SELECT o.id FROM orders o JOIN payments p ON o.id = p.id AND p.ts > o.ts"
         ms.run(query, {"orders": table, "payments": table}, dialect="flink")
+
+
+def test_a_session_takes_queries_of_other_systems() -> None:
+    session = ms.Session().stream("bids", pa.schema([("ts", pa.timestamp("us")), ("price", pa.int64())]))
+    text = "SELECT FLOOR(window_start TO HOUR) AS hour, max(price) AS most FROM bids GROUP BY window(ts, '10 minutes')"
+    most = session.query("most", text, dialect="spark")
+    session.push("bids", [{"ts": at(m), "price": p} for m, p in ((61, 5), (62, 9), (75, 3))])
+    session.stop()
+    assert [(row["hour"], row["most"]) for row in most.table().to_pylist()] == [(at(60), 9), (at(60), 3)]

@@ -204,11 +204,12 @@ class Session(SessionTables):
         keep: bool = True,
         incomplete: Incomplete = QueryOptions.incomplete,
         since: Instant = QueryOptions.since,
+        dialect: str | None = None,
     ) -> ContinuousQuery:
         """Adds a continuous query, also while others run, and perhaps over one: it starts now, or with the next batch.
 
         `plan` forces a join tree or probe orders. With `share=False` it keeps everything to itself. In memory, with
-        `keep=False`, its results are forgotten once polled.
+        `keep=False`, its results are forgotten once polled. `dialect`: whose text it is, "spark" or "flink".
 
         On a checkpoint, another text than the checkpoint has under the name is taken up as it is if it is the same
         query in other words; otherwise it is refused, or with `replace=True` takes the old one's place. What follows
@@ -224,7 +225,7 @@ class Session(SessionTables):
         fault aside, where they can be identified; "stop_job" ends the job.
         """
         options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep, incomplete, since)
-        return self._add_query(check_name("query", name), self._standing_alone(cql, self.catalog), options)
+        return self._add_query(check_name("query", name), self._standing_alone(cql, self.catalog, dialect), options)
 
     def _add_query(self, name: str, cql: str, options: QueryOptions) -> ContinuousQuery:
         raise NotImplementedError

@@ -7,6 +7,7 @@ from typing import Self
 
 from midstream.algebra.declarations import Catalog
 from midstream.inputs.tables import table_view
+from midstream.language.foreign import to_cql
 from midstream.language.over_queries import with_queries
 
 
@@ -26,7 +27,9 @@ class SessionTables:
         self._tables[name] = table_view(name, key, changes, op)
         return self
 
-    def _standing_alone(self, cql: str, catalog: Catalog) -> str:
-        """The text of a query with the tables and queries that it reads."""
+    def _standing_alone(self, cql: str, catalog: Catalog, dialect: str | None) -> str:
+        """The text of a query in this language, with the tables and queries that it reads."""
+        if dialect is not None:
+            cql = to_cql(cql, dialect, {name: stream.time for name, stream in catalog.streams.items()})
         others = [stream for stream in catalog.streams if stream not in self._tables]
         return with_queries(cql, {**catalog.queries, **self._tables}, others)

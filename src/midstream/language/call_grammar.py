@@ -51,6 +51,9 @@ class CallGrammar(OverGrammar):
             else:
                 self.take(TokenType.ALL)
             made.set("expressions", self._arguments(token))
+            if token.text.upper() == "FLOOR" and self.take_word("TO"):
+                unit = exp.Literal.string(self.identifier("a unit of time").name)
+                made = at(exp.Anonymous(this="date_trunc", expressions=[unit, *made.expressions]), token)
             if self.take(TokenType.ORDER_BY):
                 made.set("order", self.order_keys())
             self._nulls(made)

@@ -258,9 +258,12 @@ def _middle(spans: Sequence[Span]) -> int:
 
 
 def source_elements(source: SourceNode, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
-    """Rows of a stream as the windowed elements of a source."""
+    """Rows of a stream as the windowed elements of a source; rows that nobody has numbered came all at once."""
+    wanted = [name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names]
+    if ARRIVAL in wanted and ARRIVAL not in rows.schema.names:
+        rows = rows.append_column(ARRIVAL, pa.array(np.zeros(rows.num_rows, np.int64)))
     names = rows.schema.names  # rows whose order no query reads may come without its column
-    places = [names.index(name.removeprefix(f"{source.stream.alias}.")) for name in source.schema.names]
+    places = [names.index(name) for name in wanted]
     return windowed(Elements(select_columns(rows, places, source.schema), ticks, ticks + 1), source.window)
 
 

@@ -104,13 +104,10 @@ def _ended(
 
 
 def _last_rows(window: WindowChoice, rows: list[int], times: Sequence[Any], table: pa.Table) -> list[int]:
+    """The newest rows: by time, and as they came."""
     cells = table.to_pylist()
-
-    def order(i: int) -> Any:
-        return times[i], [(0, 0) if value is None else (1, value) for value in list(cells[i].values())[1:]]
-
     groups: dict[object, list[int]] = {}
-    for i in sorted(rows, key=order):
+    for i in sorted(rows, key=lambda i: times[i]):
         groups.setdefault(tuple(cells[i][name] for name in window.by), []).append(i)
     whole = [group[: len(group) // window.slide * window.slide] for group in groups.values()]
     return [i for group in whole for i in group[-window.count :]]
