@@ -74,3 +74,15 @@ def test_a_new_query_over_a_part_that_runs_is_given_what_a_batch_brings_once(tmp
         start = job.queries["q"].history[-1].record["complete_from"]
         expected = ms.reference(new, INPUTS)
         assert ms.snapshot_equal(clipped(job.results("q"), start), clipped(expected, start))
+
+
+PAIRS = "SELECT A.k, B.v FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k"
+OVER_PAIRS = f"SELECT k, v FROM ({PAIRS}) [RANGE 20] AS j"
+
+
+@pytest.mark.parametrize("old", [PAIRS, OVER_PAIRS.replace("k, v", "v, k", 1)])
+def test_a_window_over_a_sub_query_is_not_said_to_be_complete_that_lacks_what_that_gave_before(old, tmp_path):
+    with session(tmp_path, 2, old) as job:
+        pushed(job, 0, 30, 5)
+        told = job.replace("q", OVER_PAIRS, dry_run=True)
+        assert {window["how"] for window in told["windows"]} == {"empty"} and told["complete_from"] is None

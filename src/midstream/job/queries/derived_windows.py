@@ -149,7 +149,7 @@ def first_whole(query: RunningQuery, found: Sequence[DerivedWindow], passed: Cal
 def why_empty(query: RunningQuery, alias: str, others: Others, before: Manifest) -> str:
     """Why a window of a new query follows from nothing that is kept: what is missing where the least is."""
     if not is_derivable(query):
-        return "the newest rows of a key, and windows of routed joins, are not derived"
+        return "the newest rows of a key, windows over sub-queries and windows of routed joins are not derived"
     reasons = []
     for wanted in wanted_of(query):
         nulls = before.streams.nulls.get(wanted.source.stream.name, ())

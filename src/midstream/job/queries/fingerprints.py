@@ -213,9 +213,14 @@ class Fingerprints:
 
 
 def largest(outline: Outline, known: Mapping[str, Any]) -> Iterator[Outline]:
-    """The largest known nodes of a plan, across all its fragments."""
+    """The largest known nodes of a plan, across all its fragments.
+
+    What outlives windows needs what nodes below it gave long ago, and takes none of these over.
+    """
     if outline.text in known and outline.remembers:
         yield outline
+        return
+    if outline.node.outlives_windows:
         return
     for below in (*outline.inputs, *([] if outline.producer is None else [outline.producer])):
         yield from largest(below, known)

@@ -22,7 +22,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name
 from midstream.job.queries.completeness import ALWAYS, Record, changes_from, complete, whole_at
-from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole
+from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole, is_derivable
 from midstream.job.queries.filling import Kept, Pace, Ranges, WindowFilling
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
 from midstream.job.queries.running_query import RunningQuery
@@ -170,7 +170,7 @@ class SharingPlan:
     ) -> Iterator[int]:
         """Takes over windows that others keep; gives how far these had been forgotten."""
         assert self.before is not None
-        for number, windows in self._shape(query).windows.items():
+        for number, windows in self._shape(query).windows.items() if is_derivable(query) else ():
             places = {window.alias: set[tuple[str, int]]() for window in windows}
             for window in windows:
                 places[window.alias].add((window.text, window.port))
