@@ -11,6 +11,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.names import replaced_name
 from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.circumstances import Incoming, Position, SlotLayout
@@ -98,6 +99,13 @@ class Batch:
         sooner, apart = frozenset(self.arrivals.sooner), self.slots.apart
         known = (self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner, apart)
         return SharingPlan(*known, Pace.of(self.before, ()))
+
+    @cached_property
+    def places_taken(self) -> Mapping[str, int]:
+        """From which instants on others answer completely, by the queries whose places they take with this batch."""
+        records = self.sharing.records
+        new = [n for n in self.queries if self.sharing.is_fresh(n) and not records[n].lacks_rows]
+        return {replaced_name(name, self.batch_id): self.sharing.start(name) for name in new}
 
     @property
     def registers(self) -> Mapping[str, int]:

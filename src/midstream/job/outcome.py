@@ -31,7 +31,6 @@ from midstream.job.outputs.progress import reads_of, silences, unexpected, waits
 from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
 from midstream.job.queries.plan_graph import plans_of
 from midstream.job.queries.running_query import Account, MigrationUnderWay, RunningQuery, extra
-from midstream.job.queries.succession import places_taken
 from midstream.job.slots.doubled_moves import doubled_after
 from midstream.job.slots.pacing import resting
 from midstream.job.task.reports import FragmentReport
@@ -280,7 +279,7 @@ class Outcome:
         return segments
 
     def _released(self, query: RunningQuery) -> int:
-        taken = places_taken(self.batch.sharing, self.batch.queries).get(query.name, INFINITY)
+        taken = self.batch.places_taken.get(query.name, INFINITY)
         reached = min(taken, *(self._reached(*plan) for plan in at_work(query, self.batch.slots.count)))
         return max(self.before.released.get(query.name, BEGINNING), reached)
 

@@ -6,23 +6,11 @@ instant on, also for what has passed since: no instant is answered by both, and 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
-
 from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import replaced_name
-
-if TYPE_CHECKING:
-    from midstream.job.queries.sharing_plan import SharingPlan
 
 
 def ended_at(before: Manifest | None, name: str) -> int:
     """The instant up to which the query has answered whose place a new one takes with the next batch."""
     return INFINITY if before is None else before.released.get(replaced_name(name, before.batch_id + 1), INFINITY)
-
-
-def places_taken(sharing: SharingPlan, queries: Collection[str]) -> dict[str, int]:
-    """From which instants on others answer completely, by the queries whose places they take with this batch."""
-    new = [name for name in queries if sharing.is_fresh(name) and not sharing.records[name].lacks_rows]
-    return {replaced_name(name, sharing.batch_id): sharing.start(name) for name in new}
