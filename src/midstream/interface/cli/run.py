@@ -20,7 +20,6 @@ from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json, show_text
 from midstream.interface.jobs.logs import log_as_json, log_batch
 from midstream.interface.jobs.tracing import batch_tracer
-from midstream.job.queries.changed_columns import require_accepted
 
 if TYPE_CHECKING:
     from midstream.interface.jobs.job_file import JobFile
@@ -159,6 +158,7 @@ def carry_out(
     """Runs the job to its end, telling of each batch; says how far it came."""
     from midstream.cluster.listener import status
     from midstream.cluster.resuming import changed_columns_of, starting
+    from midstream.job.queries.changed_columns import require_accepted
 
     with starting(job.checkpoint):
         session = open_session(job, replace, drop)
