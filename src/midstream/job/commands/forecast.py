@@ -268,6 +268,10 @@ def _replace(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
     read = sum(window.rows for window in first.verdict.windows)
     # What changes together begins together, in one batch; so does what is compared.
     paced = command.verify is None and not readers and most is not None and read > most
+    # Of a query that is behind those who keep the rows, what these have forgotten is missing until it has caught up.
+    registers = {} if job.manifest is None else job.manifest.streams.registers
+    behind = first.new.reached(registers) + 1 < first.verdict.start and command.incomplete == "emit"
+    paced = paced and not behind
     return {**first.to_json(), "paced": paced, "readers": [reader.to_json() for reader in readers]}
 
 
