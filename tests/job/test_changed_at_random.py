@@ -17,7 +17,11 @@ from midstream.lab.fuzz.changed_jobs import clipped, wrong_after_change
 from midstream.lab.fuzz.changes import draw_change
 
 
-@pytest.mark.parametrize("seed", always(8, range(80)))
+OVERLAPPED = 1795
+"""A text that is withheld until its windows are whole, which they are before the old one has ended."""
+
+
+@pytest.mark.parametrize("seed", [OVERLAPPED, *always(8, range(80))])
 def test_a_changed_query_keeps_what_it_promises(seed):
     change = draw_change(seed)
     wrong = wrong_after_change(change, Random(f"job {seed}"), Counter())

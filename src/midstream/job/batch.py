@@ -104,7 +104,7 @@ class Batch:
     def places_taken(self) -> Mapping[str, int]:
         """From which instants on others answer completely, by the queries whose places they take with this batch."""
         records = self.sharing.records
-        new = [n for n in self.queries if self.sharing.is_fresh(n) and not records[n].lacks_rows]
+        new = [n for n in self.queries if self.sharing.is_fresh(n) and records[n].whole_from_start]
         return {replaced_name(name, self.batch_id): self.sharing.start(name) for name in new}
 
     @property

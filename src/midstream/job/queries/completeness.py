@@ -52,6 +52,11 @@ class Record:
         """Whether some window began after rows that it would hold."""
         return any(batch != ALWAYS for batch in self.since.values())
 
+    @property
+    def whole_from_start(self) -> bool:
+        """Whether nothing is lacking that its results need."""
+        return is_whole(self.start, self.lacks_rows, self.whole_at)
+
     def to_json(self) -> dict[str, Any]:
         """What the manifest says."""
         known = {"since": dict(self.since), "start": self.start, "whole_at": self.whole_at, "own": self.own}
@@ -80,6 +85,11 @@ class Record:
         return Record(*known, filling=stored.get("filling"))
 
 
+def is_whole(start: int, lacks_rows: bool, whole_at: int | None) -> bool:
+    """Whether the results of a query that answers from an instant on lack nothing."""
+    return not lacks_rows or (whole_at is not None and whole_at <= start)
+
+
 def complete(start: int, lacks_rows: bool, whole_at: int | None, domain: TimeDomain) -> dict[str, Any]:
     """What a query's history says of it: the instant, None if there is none, and the same in words.
 
@@ -89,7 +99,7 @@ def complete(start: int, lacks_rows: bool, whole_at: int | None, domain: TimeDom
     >>> complete(40, False, 61, INTEGER_TIME)["complete"], complete(40, True, None, INTEGER_TIME)["complete_from"]
     ('all results are complete', None)
     """
-    if not lacks_rows or (whole_at is not None and whole_at <= start):
+    if is_whole(start, lacks_rows, whole_at):
         return {"complete_from": None if start == BEGINNING else start, "complete": COMPLETE}
     if whole_at is None:
         text = "results lack the rows that came before: a window of the query has no end"
