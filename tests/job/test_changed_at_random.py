@@ -16,7 +16,6 @@ from midstream.job.queries.filling import FilledPortion, Pace
 from midstream.lab.fuzz.changed_jobs import clipped, wrong_after_change
 from midstream.lab.fuzz.changes import draw_change
 
-
 OVERLAPPED = 1795
 """A text that is withheld until its windows are whole, which they are before the old one has ended."""
 
