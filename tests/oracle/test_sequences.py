@@ -26,7 +26,7 @@ def pairs(step: str) -> list[tuple[Any, ...]]:
         ("RECENT ON A.k = B.k", [("a2", "b1", 3), ("a2", "b2", 4), ("a2", "b3", 9)]),
         ("RECENT ON A.k = B.k WITHIN 1", [("a2", "b1", 3), ("a2", "b2", 4)]),
         ("CHRONICLE ON A.k = B.k", [("a1", "b1", 3), ("a2", "b2", 4)]),
-        ("CHRONICLE", [("a1", "b1", 3), ("a2", "b2", 4), ("a3", "b4", 9), ("a4", "b3", 9)]),
+        ("CHRONICLE", [("a1", "b1", 3), ("a2", "b2", 4), ("a3", "b3", 9), ("a4", "b4", 9)]),
         ("CHRONICLE WITHIN 1", [("a2", "b1", 3), ("a3", "b2", 4)]),
         ("ALL ON A.k = B.k WITHIN 2", [("a1", "b1", 3), ("a2", "b1", 3), ("a2", "b2", 4)]),
     ],

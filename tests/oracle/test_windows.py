@@ -55,16 +55,19 @@ def test_an_order_says_which_row_of_a_time_is_newer() -> None:
     assert intervals("[ROWS 1 ORDER BY v]", tied) == [(None, 5, 9), (7, 9, None)]
 
 
-def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
+def test_of_rows_of_one_time_those_count_that_came_last() -> None:
     tied = pa.table({"ts": [5, 5, 5, 9], "v": [2, None, 1, 7]})
+    assert set(intervals("[ROWS 2]", tied)) == {(None, 5, 9), (1, 5, None), (7, 9, None)}
+    assert set(intervals("[ROWS 2]", tied.take([3, 2, 1, 0]))) == {(None, 5, 9), (2, 5, None), (7, 9, None)}
+
+
+def test_rows_of_which_nobody_knows_the_order_are_ordered_by_their_values() -> None:
+    tied = pa.table({"#arrival": [0, 0, 0, 0], "ts": [5, 5, 5, 9], "v": [2, None, 1, 7]})
     # Nulls come first: the last two of the three at 5 are 1 and 2.
     expected = [(1, 5, 9), (2, 5, None), (7, 9, None)]
     assert intervals("[ROWS 2]", tied) == expected
     assert intervals("[ROWS 2]", tied.take([3, 2, 1, 0])) == expected
-
-
-def test_a_tie_of_equal_payloads_is_broken_by_later_columns() -> None:
-    tied = pa.table({"ts": [5, 5], "a": ["x", "x"], "v": [float("nan"), 1.0]})
+    tied = pa.table({"#arrival": [0, 0], "ts": [5, 5], "a": ["x", "x"], "v": [float("nan"), 1.0]})
     ((kept, *_),) = intervals("[ROWS 1]", tied)
     assert kept != kept, "NaN is greater than every number, so it comes last"
 

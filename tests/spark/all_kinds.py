@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from tests.engine.kinds import KINDS, inputs
 
 import midstream as ms
+from midstream.algebra.declarations import ARRIVAL
 
 SCHEMA = "ts BIGINT, k STRING, v BIGINT"
 
@@ -32,6 +33,16 @@ def write_batches(folder: Path, seed: int, count: int = 5) -> None:
             pq.write_table(table.slice(start, end - start), path)
             at = time.time() - 1000 + i
             os.utime(path, (at, at))
+
+
+def as_they_came(folder: Path) -> dict[str, pa.Table]:
+    """The streams, whose rows come with the numbers of their files: within a batch Spark knows no order of rows."""
+    found = {}
+    for name in inputs():
+        files = [pq.read_table(path) for path in sorted((folder / name).iterdir())]
+        came = [file.add_column(0, ARRIVAL, pa.array([i] * len(file), pa.int64())) for i, file in enumerate(files)]
+        found[name] = pa.concat_tables(came)
+    return found
 
 
 def run_all(spark: Any, folder: Path, slots: int) -> dict[str, pa.Table]:

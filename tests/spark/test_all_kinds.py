@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.engine.kinds import KINDS, inputs
-from tests.spark.all_kinds import run_all, write_batches
+from tests.spark.all_kinds import as_they_came, run_all, write_batches
 
 import midstream as ms
 from midstream.api import ask
@@ -22,10 +22,10 @@ IN_ONE_SLOT = {"theta join", "global aggregate", "row window", "first rows", "de
 """The kinds whose rows must all meet; everything else must be spread."""
 
 
-def check(results: dict[str, pa.Table]) -> None:
-    wrong = {}
+def check(results: dict[str, pa.Table], folder: Path) -> None:
+    wrong, came = {}, as_they_came(folder)
     for kind, found in results.items():
-        difference = ms.snapshot_equal(found, ms.reference(KINDS[kind].query, dict(inputs())))
+        difference = ms.snapshot_equal(found, ms.reference(KINDS[kind].query, came))
         if not difference:
             wrong[kind] = str(difference)
     assert not wrong
@@ -35,7 +35,7 @@ def check(results: dict[str, pa.Table]) -> None:
 @pytest.mark.parametrize(("seed", "slots"), [(1, 3)])
 def test_every_kind_gives_the_oracles_answer(seed, slots, spark, tmp_path):
     write_batches(tmp_path, seed, count=3)
-    check(run_all(spark, tmp_path, slots))
+    check(run_all(spark, tmp_path, slots), tmp_path)
 
 
 @pytest.mark.spark
@@ -43,7 +43,7 @@ def test_every_kind_gives_the_oracles_answer(seed, slots, spark, tmp_path):
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_every_kind_with_other_batches_and_slots(seed, spark, tmp_path):
     write_batches(tmp_path, seed)
-    check(run_all(spark, tmp_path, slots=1 + seed % 4))
+    check(run_all(spark, tmp_path, slots=1 + seed % 4), tmp_path)
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_every_kind_on_a_cluster(tmp_path):
         capture_output=True,
         timeout=900,
     )
-    check({kind: pq.read_table(tmp_path / "results" / f"{i}.parquet") for i, kind in enumerate(KINDS)})
+    check({kind: pq.read_table(tmp_path / "results" / f"{i}.parquet") for i, kind in enumerate(KINDS)}, tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)

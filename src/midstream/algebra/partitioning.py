@@ -6,8 +6,9 @@ any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column
@@ -37,22 +38,25 @@ def keys_above(node: p.PhysicalNode, below: Sequence[Keys]) -> Keys:
 def _keys(node: p.PhysicalNode, below: Sequence[Keys]) -> Keys:
     match node:
         case p.Compute(columns=columns):
-            names = {c.expression.name: c.name for c in columns if isinstance(c.expression, Column)}
-            return _renamed(below[0], names)
-        case p.HashJoin() | p.MultiwayJoin():
+            return _renamed(
+                below[0], [(c.expression.name, c.name) for c in columns if isinstance(c.expression, Column)]
+            )
+        case p.HashJoin() | p.MultiwayJoin() | p.FollowedBy(outer=False):
             return frozenset[Key]().union(*below)
-        case p.OuterJoin(kind="right"):
+        case p.OuterJoin(kind="right") | p.FollowedBy():
             return below[1]
         case p.OuterJoin(kind="full"):
             return frozenset()
         case p.SetOperation() | p.Concatenate():
             named = [
-                _renamed(keys, dict(zip(child.schema.names, node.schema.names, strict=True)))
+                _renamed(keys, list(zip(child.schema.names, node.schema.names, strict=True)))
                 for keys, child in zip(below, node.inputs, strict=True)
             ]
             return named[0].intersection(*named[1:])
     return below[0]
 
 
-def _renamed(keys: Keys, names: Mapping[str, str]) -> Keys:
-    return frozenset(tuple(names[name] for name in key) for key in keys if all(name in names for name in key))
+def _renamed(keys: Keys, names: Sequence[tuple[str, str]]) -> Keys:
+    """The keys by the new names of columns, of which one may have several."""
+    new = {name: [to for of, to in names if of == name] for name, _ in names}
+    return frozenset(found for key in keys for found in product(*(new.get(name, ()) for name in key)))

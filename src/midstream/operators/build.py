@@ -245,12 +245,16 @@ def _(node: p.Changes, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.FollowedBy, functions: Functions) -> Operator:
-    def kept(what: str, side: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:
-        return SortedState(f"{what} of {node.content}", key, side.schema, None, grouping=grouping_of(side))
+    groupings = grouping_of(node.left), grouping_of(node.right)
+    if groupings[0] is None or not groupings[0].same_order(groupings[1]):
+        groupings = None, None  # firsts are found by the hashes of seconds
 
-    both = kept("firsts", node.left, node.left_key), kept("seconds", node.right, node.right_key)
-    used, condition = kept("used firsts", node.left, node.left_key), _predicate(node.condition, node.schema, functions)
-    return sequence.FollowedByOperator(node, both, used, condition)
+    def kept(what: str, side: int) -> SortedState:
+        key, schema = (node.left_key, node.right_key)[side], node.inputs[side].schema
+        return SortedState(f"{what} of {node.content}", key, schema, None, grouping=groupings[side])
+
+    condition = _predicate(node.condition, node.schema, functions)
+    return sequence.FollowedByOperator(node, (kept("firsts", 0), kept("seconds", 1)), kept("used firsts", 0), condition)
 
 
 def _aggregate_spec(

@@ -215,8 +215,7 @@ def _moved(e: Expressions, d: int) -> Value:
 
 def _truncated(kind: str, *units: str) -> Maker:
     def make(e: Expressions, d: int) -> Value:
-        form = f"date_trunc('{e.pick(*units)}', {{}})"
-        return both(kind, form, e.of(kind, d), sql=f"CAST({form} AS {kind.upper()})")
+        return both(kind, f"CAST(date_trunc('{e.pick(*units)}', {{}}) AS {kind.upper()})", e.of(kind, d))
 
     return make
 
