@@ -26,7 +26,7 @@ from midstream.job.queries.derived_windows import DerivedWindow, Others, derived
 from midstream.job.queries.filling import Kept, Pace, Ranges, WindowFilling
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.queries.succession import ended_at
+from midstream.job.queries.succession import answered_to
 from midstream.job.task.lanes import KEPT
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import probed_alias, probed_token
@@ -108,9 +108,8 @@ class SharingPlan:
             return Record(dict.fromkeys(aliases, self.batch_id), own=True, whole_at=self._whole_at(query))
         if query.begins.paced:
             return self._begin_to_fill(query, self._derivable(query, ()))
-        since: dict[str, int] = {}
+        since, partners = dict[str, int](), dict[str, None]()
         start = self.frontiers[query.name]
-        partners: dict[str, None] = {}
         shares = query.share and query.migration is None
         if shares and (reached := self._reach_back(query, since, partners)) is not None:
             start = reached
@@ -122,6 +121,7 @@ class SharingPlan:
         if inherited and start > BEGINNING and isinstance(query.plan.query, ToStream):
             # What changed at an instant shows only to those who also know the instant before.
             start = min(start + 1, INFINITY)
+        start = max(start, answered_to(self.before, query.name, BEGINNING))
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
         whole = self._whole_at(query, partners if inherited.keys() == aliases else ())
         record = Record(since, start, whole, not shares, inherited, tuple(partners))
@@ -226,7 +226,7 @@ class SharingPlan:
         """From when on a query is to answer: as asked, and unless it runs by parts of others, as the old one ended."""
         self._take_over_nodes(query, parts := dict[str, int](), {})
         whole = parts.keys() == {source.stream.alias for source in query.sources}
-        return min(query.begins.since, INFINITY if whole else ended_at(self.before, query.name))
+        return min(query.begins.since, INFINITY if whole else answered_to(self.before, query.name, INFINITY))
 
     def _donor(self, query: RunningQuery, wanted: WindowMark) -> tuple[RunningQuery, int, WindowMark, Record] | None:
         found = [

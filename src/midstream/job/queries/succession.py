@@ -6,11 +6,10 @@ instant on, also for what has passed since: no instant is answered by both, and 
 
 from __future__ import annotations
 
-from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import replaced_name
 
 
-def ended_at(before: Manifest | None, name: str) -> int:
-    """The instant up to which the query has answered whose place a new one takes with the next batch."""
-    return INFINITY if before is None else before.released.get(replaced_name(name, before.batch_id + 1), INFINITY)
+def answered_to(before: Manifest | None, name: str, otherwise: int) -> int:
+    """Up to which instant the query has answered whose place a new one takes with the next batch, if it takes one."""
+    return otherwise if before is None else before.released.get(replaced_name(name, before.batch_id + 1), otherwise)
