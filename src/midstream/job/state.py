@@ -183,7 +183,7 @@ class JobState:
         self.texts.pop(name, None)
         self.queries.pop(name, None)
         if old is not None:
-            self.queries[aside] = replace(old, name=aside)
+            self.queries[aside] = old.called(aside)
             self.retiring.add(aside)
 
     def committed(self, manifest: Manifest, batch: Batch, verified: Mapping[str, Consequence]) -> None:

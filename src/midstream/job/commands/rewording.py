@@ -143,7 +143,7 @@ class Rewording:
             old, aside = self._old(text.name, entry), name_of_old(freed, text.name)
             queries[text.name] = new = self._fresh(text, old)
             if old is not None:
-                queries[aside] = dataclasses.replace(old, name=aside)
+                queries[aside] = old.called(aside)
             freed = with_name_free(freed, text.name, text.cql, new.plan.text)
             begun.append((text, aside))
         assert freed is not None

@@ -128,7 +128,7 @@ def let_shadows_take_places(state: JobState) -> list[str]:
         *past, record = freed.account(name).history
         freed = freed.with_account(name, history=[*past, {**record, "verified": known.found().to_json()}])
         state.replace_query(name, name_of_old(manifest, name), freed, old)
-        state.queries[name] = replace(shadow, name=name, programs={}, begins=Beginning(known.withhold))
+        state.queries[name] = replace(shadow.called(name), programs={}, begins=Beginning(known.withhold))
         state.retiring.add(shadow.name)
         del state.verifications.by_query[name]
         if added is not None:

@@ -286,6 +286,13 @@ class RunningQuery:
         """Whether it goes over to another plan, in any slot."""
         return self.migration is not None or any(own.migration is not None for own in self.local.values())
 
+    def called(self, name: str) -> RunningQuery:
+        """The query under another name, by all its plans: also those that it goes over to."""
+        going = self.migration
+        moved = going if going is None else replace(going, target=going.target.called(name))
+        local = {slot: own.called(name) for slot, own in self.local.items()}
+        return replace(self, name=name, migration=moved, local=local)
+
     def in_slot(self, slot: int) -> RunningQuery:
         """The query by the plan that a slot runs."""
         return self.local.get(slot, self)
