@@ -109,8 +109,7 @@ class SharingPlan:
         if query.begins.paced:
             return self._begin_to_fill(query, self._derivable(query, ()))
         since, partners = dict[str, int](), dict[str, None]()
-        start = self.frontiers[query.name]
-        shares = query.share and query.migration is None
+        start, shares = self.frontiers[query.name], query.share and query.migration is None
         if shares and (reached := self._reach_back(query, since, partners)) is not None:
             start = reached
         elif shares:
@@ -223,10 +222,11 @@ class SharingPlan:
         return self.is_fresh(name) and start < self.frontiers[name]
 
     def _wanted_since(self, query: RunningQuery) -> int:
-        """From when on a query is to answer: as asked, and unless it runs by parts of others, as the old one ended."""
+        """From when on a query is to know: as asked, and unless it runs by parts of others, as the old one ended."""
         self._take_over_nodes(query, parts := dict[str, int](), {})
         whole = parts.keys() == {source.stream.alias for source in query.sources}
-        return min(query.begins.since, INFINITY if whole else answered_to(self.before, query.name, INFINITY))
+        wanted = min(query.begins.since, INFINITY if whole else answered_to(self.before, query.name, INFINITY))
+        return wanted - (isinstance(query.plan.query, ToStream) and BEGINNING < wanted < INFINITY)
 
     def _donor(self, query: RunningQuery, wanted: WindowMark) -> tuple[RunningQuery, int, WindowMark, Record] | None:
         found = [
