@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
+from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, PLAIN, in_sql, type_of_form
+from midstream.algebra.database import type_of
 from midstream.algebra.plan import Aggregate, walk_plan
 from midstream.inputs import catalog_of
 from midstream.language import parse
@@ -141,3 +142,8 @@ def test_many_rows_over_many_pieces_are_computed_in_portions(monkeypatch: pytest
     rows = rows_of(random.Random(1))
     query = "SELECT k, array_agg(u) AS it FROM S [RANGE 10] GROUP BY k"
     assert ms.snapshot_equal(ms.run(query, {"S": rows}), ms.reference(query, {"S": rows}))
+
+
+@pytest.mark.parametrize("form", ["list({0})", "first({0})", "list({0} ORDER BY {0} DESC)", "max({0})"])
+def test_a_type_that_is_known_is_the_one_that_duckdb_would_tell(form: str) -> None:
+    assert all(type_of_form(form, (kind,)) == type_of(in_sql(form, 1), (kind,)) for kind in PLAIN)

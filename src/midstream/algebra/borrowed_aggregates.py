@@ -7,6 +7,7 @@ value never depends on how the rows came.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -66,6 +67,12 @@ IN_ORDER = frozenset(
 )
 """Aggregates whose value depends on the order of the rows."""
 
+BY_PLACE = re.compile(r"(list|first|last)\(\{(\d+)\}(?: ORDER BY (.+))?\)")
+"""Forms that need no database: a column's values in an order, or the first or last of them."""
+
+PLAIN = frozenset({pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.timestamp("us")})
+"""Types that a database leaves as they are."""
+
 
 def borrow_aggregate(
     function: str, arguments: Sequence[Expression], order: Sequence[OrderKey], distinct: bool
@@ -88,12 +95,20 @@ def borrow_aggregate(
         for letter, argument in zip("abc", arguments, strict=False):
             form = form.replace(f"{{{letter}}}", texts[argument])
         try:
-            kind = type_of(in_sql(form, len(columns)), tuple(c.type for c in columns))
+            kind = type_of_form(form, tuple(c.type for c in columns))
         except QueryError as error:
             problem = candidates(error.message)
             continue
         return AggregateCall(function, tuple(columns), kind, form=form)
     raise refuse(function, tuple(a.type for a in arguments), problem)
+
+
+def type_of_form(form: str, types: tuple[pa.DataType, ...]) -> pa.DataType:
+    """The type of an aggregate's form over columns of these types; a QueryError if it has no meaning."""
+    placed = BY_PLACE.fullmatch(form)
+    if placed is None or (value := types[int(placed[2])]) not in PLAIN:
+        return type_of(in_sql(form, len(types)), types)
+    return pa.list_(value) if placed[1] == "list" else value
 
 
 def in_sql(form: str, count: int) -> str:

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.borrowed_aggregates import in_sql
+from midstream.algebra.borrowed_aggregates import BY_PLACE, in_sql
 from midstream.algebra.database import column_name, run
 from midstream.operators.elements import Indices, Mask
 from midstream.operators.ordering import ranks_of, stable_order, total_order
 from midstream.operators.sweep import Sweep
 from midstream.operators.vectors import gather
 
-_BY_PLACE = re.compile(r"(list|first|last)\(\{(\d+)\}(?: ORDER BY (.+))?\)")
 _KEY = re.compile(r"\{(\d+)\}( DESC)?(?: NULLS (FIRST|LAST))?")
 
 MOST_ROWS = 1_000_000
@@ -50,7 +49,7 @@ def value_on_pieces(form: str, columns: Sequence[pa.Array], where: Mask | None, 
 
 def _by_place(form: str, columns: Sequence[pa.Array], where: Mask | None, pieces: Sweep) -> pa.Array | None:
     """The list of a column's values in an order, or the first or last of them; None if the form is none of these."""
-    read = _BY_PLACE.fullmatch(form)
+    read = BY_PLACE.fullmatch(form)
     keys = [_KEY.fullmatch(key) for key in read[3].split(", ")] if read and read[3] else []
     if read is None or not all(keys):
         return None
