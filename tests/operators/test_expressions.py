@@ -24,7 +24,7 @@ from midstream.algebra.functions import SCALAR
 from midstream.algebra.semantics.scalars import evaluator
 from midstream.algebra.semantics.values import python_values
 from midstream.errors import InputError, InternalError
-from midstream.operators.expressions import compile_expression, compile_predicate
+from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.scalars import KERNELS
 
 INTEGER, DOUBLE, TEXT, BOOLEAN = pa.int64(), pa.float64(), pa.string(), pa.bool_()
@@ -41,7 +41,7 @@ def text(value: Any) -> Literal:
 
 def evaluate(expression: Expression, **columns: pa.Array) -> list[Any]:
     batch = pa.RecordBatch.from_arrays(list(columns.values()) or [pa.nulls(1)], list(columns) or ["none"])
-    result = compile_expression(expression, batch.schema)(batch)
+    result = CompiledExpression(expression, batch.schema)(batch)
     assert len(result) == batch.num_rows
     assert result.type == expression.type
     return list(result.to_pylist())
@@ -75,7 +75,7 @@ def check_against_oracle(expression: Expression, batch: pa.RecordBatch) -> None:
     rows = list(zip(*[python_values(c) for c in batch.columns], strict=True))
     by_row = evaluator(expression, batch.schema.names, Catalog({}))
     want = outcome(lambda: [by_row(row) for row in rows])
-    got = outcome(lambda: compile_expression(expression, batch.schema)(batch))
+    got = outcome(lambda: CompiledExpression(expression, batch.schema)(batch))
     if isinstance(got, pa.Array):
         got.validate(full=True)
         assert got.type == expression.type
@@ -111,8 +111,8 @@ def test_a_predicate_is_true_where_its_expression_is(seed: int) -> None:
     chance = random.Random(seed)
     function = chance.choice(["and", "or", "not", "=", "<", ">=", "<>", "in", "is_null", "like"])
     expression, batch = random_call(chance, function, 2), random_batch(chance, 20)
-    got = outcome(lambda: compile_predicate(expression, SCHEMA)(batch))
-    want = outcome(lambda: compile_expression(expression, SCHEMA)(batch))
+    got = outcome(lambda: Predicate(expression, SCHEMA)(batch))
+    want = outcome(lambda: CompiledExpression(expression, SCHEMA)(batch))
     if isinstance(want, InputError):
         assert isinstance(got, InputError)
     else:
@@ -348,20 +348,20 @@ def test_constants_are_repeated() -> None:
 
 def test_columns_are_found_by_name_and_slices_are_respected() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(range(10)), pa.array(range(10, 20))], ["a", "b"]).slice(3, 4)
-    total = compile_expression(bound("+", Column("b", INTEGER), Column("a", INTEGER)), batch.schema)
+    total = CompiledExpression(bound("+", Column("b", INTEGER), Column("a", INTEGER)), batch.schema)
     assert total(batch).to_pylist() == [16, 18, 20, 22]
-    mask = compile_predicate(call("<", Column("a", INTEGER), number(5)), batch.schema)(batch)
+    mask = Predicate(call("<", Column("a", INTEGER), number(5)), batch.schema)(batch)
     assert mask.tolist() == [True, True, False, False]
     with pytest.raises(InternalError, match="no column z"):
-        compile_expression(Column("z", INTEGER), batch.schema)
+        CompiledExpression(Column("z", INTEGER), batch.schema)
 
 
 def test_predicates_count_null_as_false() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1, None, 3])], ["a"])
     above = call(">", Column("a", INTEGER), number(1))
-    assert compile_predicate(above, batch.schema)(batch).tolist() == [False, False, True]
-    assert compile_predicate(call("not", above), batch.schema)(batch).tolist() == [True, False, False]
-    assert compile_predicate(TRUE, batch.schema)(batch).tolist() == [True, True, True]
+    assert Predicate(above, batch.schema)(batch).tolist() == [False, False, True]
+    assert Predicate(call("not", above), batch.schema)(batch).tolist() == [True, False, False]
+    assert Predicate(TRUE, batch.schema)(batch).tolist() == [True, True, True]
 
 
 double = ScalarFunction("Twice", lambda x: pc.multiply(x, 2), INTEGER)
@@ -371,10 +371,10 @@ def test_user_functions_take_and_give_columns() -> None:
     schema = pa.schema([("a", INTEGER)])
     batch = pa.RecordBatch.from_arrays([pa.array([1, None])], schema=schema)
     twice = Call("twice", (Column("a", INTEGER),), INTEGER)
-    compiled = compile_expression(twice, schema, functions_by_name([double]))
+    compiled = CompiledExpression(twice, schema, functions_by_name([double]))
     assert compiled(batch).to_pylist() == [2, None]
     on_constant = Call("twice", (number(4),), INTEGER)
-    assert compile_expression(on_constant, schema, functions_by_name([double]))(batch).to_pylist() == [8, 8]
+    assert CompiledExpression(on_constant, schema, functions_by_name([double]))(batch).to_pylist() == [8, 8]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_user_functions_take_and_give_columns() -> None:
 def test_user_functions_are_held_to_their_declaration(function: Any, message: str) -> None:
     schema = pa.schema([("a", INTEGER)])
     functions = functions_by_name([ScalarFunction("bad", function, INTEGER)])
-    compiled = compile_expression(Call("bad", (Column("a", INTEGER),), INTEGER), schema, functions)
+    compiled = CompiledExpression(Call("bad", (Column("a", INTEGER),), INTEGER), schema, functions)
     with pytest.raises(InputError) as raised:
         compiled(pa.RecordBatch.from_arrays([pa.array([1, 2])], schema=schema))
     assert message in str(raised.value)
@@ -397,7 +397,7 @@ def test_user_functions_are_held_to_their_declaration(function: Any, message: st
 def test_compiled_expressions_travel_between_processes() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1, 2])], ["a"])
     column = Column("a", INTEGER)
-    plain = compile_predicate(call(">", column, number(1)), batch.schema)
+    plain = Predicate(call(">", column, number(1)), batch.schema)
     assert pickle.loads(pickle.dumps(plain))(batch).tolist() == [False, True]
-    twice = compile_expression(Call("twice", (column,), INTEGER), batch.schema, functions_by_name([double]))
+    twice = CompiledExpression(Call("twice", (column,), INTEGER), batch.schema, functions_by_name([double]))
     assert cloudpickle.loads(cloudpickle.dumps(twice))(batch).to_pylist() == [2, 4]

@@ -33,7 +33,7 @@ from midstream.lab.fuzz.choices import Choices
 from midstream.lab.fuzz.constructs import INNER_JOINS
 from midstream.lab.fuzz.expressions import Expressions, Value
 from midstream.language import parse
-from midstream.operators.expressions import compile_predicate
+from midstream.operators.expressions import Predicate
 from midstream.optimizer.plans import plan_query
 
 COLUMNS = pa.schema(
@@ -200,7 +200,7 @@ def rows() -> pa.Table:
 
 def kept_by_us(predicate: Expression, batch: pa.RecordBatch) -> np.ndarray:
     """Where our condition is true; where it fails it keeps nothing."""
-    ours = compile_predicate(predicate, batch.schema)
+    ours = Predicate(predicate, batch.schema)
     try:
         return ours(batch)
     except (InputError, pa.ArrowException):

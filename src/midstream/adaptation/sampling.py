@@ -19,7 +19,7 @@ from midstream.adaptation.wanted_statistics import WantedStatistics
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.expressions import Column, Expression, columns_of
 from midstream.operators.elements import Hashes, Mask, Ticks, concatenate_batches
-from midstream.operators.expressions import compile_expression, compile_predicate
+from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.hashing import hash_columns, key_validity
 
 LOOK_AT = 1024
@@ -114,7 +114,7 @@ class Sampler:
         """Which rows fulfil a condition."""
         key = (alias, text, tuple(columns.schema.names))
         if key not in self._compiled:
-            self._compiled[key] = compile_predicate(condition, columns.schema, self.functions)
+            self._compiled[key] = Predicate(condition, columns.schema, self.functions)
         kept: Mask = self._compiled[key](columns)
         return kept
 
@@ -123,7 +123,7 @@ class Sampler:
             return columns.column(term.name)
         key = (alias, str(term), tuple(columns.schema.names))
         if key not in self._compiled:
-            self._compiled[key] = compile_expression(term, columns.schema, self.functions)
+            self._compiled[key] = CompiledExpression(term, columns.schema, self.functions)
         found = self._compiled[key](columns)
         return found if isinstance(found, pa.Array) else found.combine_chunks()
 

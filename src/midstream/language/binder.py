@@ -33,7 +33,15 @@ from midstream.language.dependent import Environment, complete, require_own
 from midstream.language.grammar import DEEPEST_QUERY
 from midstream.language.items import Items, bind_items, spread
 from midstream.language.lateral import lateral_query
-from midstream.language.limits import GivenRows, first_of_each, limited, limited_distinct, limited_result, wanted_of
+from midstream.language.limits import (
+    GivenRows,
+    first_of_each,
+    limited,
+    limited_distinct,
+    limited_result,
+    position_of,
+    wanted_of,
+)
 from midstream.language.literals import coerce
 from midstream.language.nested import distinct
 from midstream.language.nodes import Node, flatten
@@ -295,15 +303,12 @@ class QueryBinder:
         return binder.bind(self._by_position(node, key))
 
     def _by_position(self, node: exp.Select, key: Node) -> Node:
-        if not isinstance(key, exp.Literal) or key.args.get("is_string") or not key.this.isdecimal():
+        place = position_of(self.binding, key, len(node.expressions))
+        if place is None:
             return key
-        items = node.expressions
-        index = int(key.this[:9])
-        if not 1 <= index <= len(items):
-            raise self.binding.error(f"SELECT has no item {key.this[:9]}", key, hint=f"it has {len(items)}")
-        item = items[index - 1]
+        item = node.expressions[place]
         if isinstance(item, exp.Star):
-            raise self.binding.error(f"item {index} of SELECT is *", key, hint="group by the names of columns")
+            raise self.binding.error(f"item {place + 1} of SELECT is *", key, hint="group by the names of columns")
         return item.this if isinstance(item, exp.Alias) else item  # type: ignore[no-any-return]
 
     def _having(self, node: exp.Select, aggregates: Aggregates, select: ScalarBinder) -> Expression | None:

@@ -51,6 +51,10 @@ class Binding:
         """An error at a node."""
         return QueryError(message, detail=detail, hint=hint).at(self.text, place(node))
 
+    def ambiguous(self, name: exp.Identifier, options: Iterable[str], node: exp.Expression | None = None) -> QueryError:
+        """The error that a name could mean any of several."""
+        return self.error(f"{name.name} is ambiguous", node or name, hint=f"write {' or '.join(options)}")
+
     @contextmanager
     def at(self, node: exp.Expression | None) -> Iterator[None]:
         """Gives errors from below the place of a node, unless they have one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import TypeVar
 
 from sqlglot import exp
@@ -66,6 +68,11 @@ def at(node: N, token: Token) -> N:
     """The node, placed at a token."""
     node.meta["start"] = token.start
     return node
+
+
+def all_of(parts: Sequence[Node]) -> Node:
+    """One or more conditions as one."""
+    return reduce(lambda whole, part: exp.And(this=whole, expression=part), parts)
 
 
 def flatten(node: Node, connector: type[Node]) -> list[Node]:

@@ -49,10 +49,18 @@ def over_stream(
         with binding.at(nodes[call.name]):
             _require_past(call)
     bounded = [call for call in calls if call.call.function in NEIGHBOURS or call.frame.start is not None]
-    running = [call for call in calls if call not in bounded and call.call.function not in NEIGHBOURS]
+    running = [call for call in calls if call not in bounded]
     if bounded:
         relation = RowsOverStream(relation, keys, order, tuple(bounded))
-    return _running(binding, relation, keys, order, running, nodes) if running else relation
+    if not running:
+        return relation
+    made: list[NamedOver] = []
+    values = [Named(f.name, Column(f.name, f.type)) for f in relation.schema]
+    for call in running:
+        with binding.at(nodes[call.name]):
+            values.append(Named(call.name, _value(call, made)))
+    # Nothing is left of what the values are made of.
+    return Project(RowsOverStream(relation, keys, order, tuple(made)), tuple(values))
 
 
 def _require_past(call: NamedOver) -> None:
@@ -76,24 +84,6 @@ def _unbounded(what: str) -> QueryError:
         detail="without a window its state would grow without bound",
         hint="give the frame a start, for instance ROWS 100 PRECEDING, or the stream a window",
     )
-
-
-def _running(
-    binding: Binding,
-    relation: Relation,
-    keys: tuple[Expression, ...],
-    order: tuple[OrderKey, ...],
-    calls: Sequence[NamedOver],
-    nodes: Mapping[str, Node],
-) -> Relation:
-    """The stream with the values of calls over frames without a start, and nothing of what they are made of."""
-    made: list[NamedOver] = []
-    values: list[Named] = []
-    for call in calls:
-        with binding.at(nodes[call.name]):
-            values.append(Named(call.name, _value(call, made)))
-    over = RowsOverStream(relation, keys, order, tuple(made))
-    return Project(over, (*(Named(f.name, Column(f.name, f.type)) for f in relation.schema), *values))
 
 
 def _value(over: NamedOver, made: list[NamedOver]) -> Expression:

@@ -134,9 +134,8 @@ class ScalarBinder:
         if isinstance(node.expression, exp.Any | exp.All):
             if not isinstance(node.expression.this, exp.Subquery):
                 return list_compared(self, operator or "", node)
-            if self.subqueries is None:
-                raise self._misplaced("ANY (SELECT …)", node)
-            return self.subqueries.compares(self, node, operator or "", isinstance(node.expression, exp.All))
+            every = isinstance(node.expression, exp.All)
+            return self._queries("ANY (SELECT …)", node).compares(self, node, operator or "", every)
         if operator is not None:
             return self._apply(operator, [node.this, node.expression], node)
         method = BINDERS.get(type(node))
@@ -255,30 +254,18 @@ class ScalarBinder:
 
     def _in(self, node: exp.In) -> Expression:
         if node.args.get("query") is not None:
-            if self.subqueries is not None:
-                return self.subqueries.contains(self, node)
-            raise self._misplaced("IN (SELECT …)", node)
+            return self._queries("IN (SELECT …)", node).contains(self, node)
         if isinstance(node.this, exp.Tuple):
             rows = [rows_compared(self, "=", node.this.expressions, row.expressions, node) for row in node.expressions]
             return rows[0] if len(rows) == 1 else Call("or", tuple(rows), BOOLEAN)
         return self._apply("in", [node.this, *node.expressions], node)
 
-    def _exists(self, node: exp.Exists) -> Expression:
-        if self.subqueries is not None:
-            return self.subqueries.exists(self, node)
-        raise self._misplaced("EXISTS", node)
-
-    def _subquery(self, node: exp.Subquery) -> Expression:
-        if self.subqueries is not None:
-            return self.subqueries.value(self, node)
-        raise self._misplaced("a sub-query", node)
-
-    def _misplaced(self, what: str, node: Node) -> Exception:
-        return self.binding.error(
-            f"{what} cannot stand in {self.clause}",
-            node,
-            hint="put it in FROM and join with it, or use it in SELECT, WHERE or HAVING",
-        )
+    def _queries(self, what: str, node: Node) -> SubqueryValues:
+        """What makes values of sub-queries, in a clause that can hold them."""
+        if self.subqueries is None:
+            hint = "put it in FROM and join with it, or use it in SELECT, WHERE or HAVING"
+            raise self.binding.error(f"{what} cannot stand in {self.clause}", node, hint=hint)
+        return self.subqueries
 
     def _case(self, node: exp.Case) -> Expression:
         subject = None if node.this is None else self.bind(node.this)
@@ -368,8 +355,8 @@ BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
     exp.Between: ScalarBinder._between,
     exp.In: ScalarBinder._in,
     exp.Tuple: ScalarBinder._tuple,
-    exp.Exists: ScalarBinder._exists,
-    exp.Subquery: ScalarBinder._subquery,
+    exp.Exists: lambda binder, node: binder._queries("EXISTS", node).exists(binder, node),
+    exp.Subquery: lambda binder, node: binder._queries("a sub-query", node).value(binder, node),
     exp.Case: ScalarBinder._case,
     exp.Cast: bind_cast,
     exp.TryCast: bind_cast,

@@ -163,8 +163,10 @@ class Scope:
             if not match_name(table, [s.name for s in self.sources]):
                 return None
             columns = self.source(table).named
-            found = self._only(name, match_name(name, columns), name)
-            return None if found is None else (found, columns[found])
+            found = match_name(name, columns)
+            if len(found) > 1:
+                raise self.binding.ambiguous(name, [f'"{one}"' for one in found])
+            return (found[0], columns[found[0]]) if found else None
         return self._unqualified(name, node)
 
     def _unqualified(self, name: exp.Identifier, node: exp.Column) -> tuple[str, Expression] | None:
@@ -178,15 +180,8 @@ class Scope:
                 ]
         hits = [hit for hit in hits if hit[0] == name.name] or hits
         if len(hits) > 1:
-            options = " or ".join(qualified for _, _, qualified in hits)
-            raise self.binding.error(f"{name.name} is ambiguous", node, hint=f"write {options}")
+            raise self.binding.ambiguous(name, [qualified for _, _, qualified in hits], node)
         return hits[0][:2] if hits else None
-
-    def _only(self, name: exp.Identifier, found: list[str], node: exp.Expression) -> str | None:
-        if len(found) > 1:
-            options = " or ".join(f'"{f}"' for f in found)
-            raise self.binding.error(f"{name.name} is ambiguous", node, hint=f"write {options}")
-        return found[0] if found else None
 
     def _unknown(self, node: exp.Column) -> Exception:
         table, name = node.args.get("table"), node.this
@@ -211,7 +206,6 @@ class Scope:
 
     def _unknown_source(self, name: exp.Identifier, found: list[str]) -> Exception:
         if found:
-            options = " or ".join(f'"{f}"' for f in found)
-            return self.binding.error(f"{name.name} is ambiguous", name, hint=f"write {options}")
+            return self.binding.ambiguous(name, [f'"{one}"' for one in found])
         known = [s.name for s in self.sources]
         return self.binding.error(f"{name.name} is not in FROM", name, hint=nearest(name.name, known, "names"))

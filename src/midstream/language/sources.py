@@ -295,8 +295,7 @@ class SourceBinder:
 
     def _unknown_stream(self, name: exp.Identifier, found: list[str]) -> Exception:
         if found:
-            options = " or ".join(f'"{f}"' for f in found)
-            return self.binding.error(f"{name.name} is ambiguous", name, hint=f"write {options}")
+            return self.binding.ambiguous(name, [f'"{one}"' for one in found])
         known = [*self.environment.ctes, *self.binding.catalog.streams]
         return self.binding.error(f"unknown stream {name.name}", name, hint=nearest(name.name, known, "streams"))
 

@@ -21,7 +21,7 @@ from midstream.language.binding import Beyond
 from midstream.language.calls import AGGREGATES
 from midstream.language.dependent import Environment, Queries, dependent, require_near
 from midstream.language.items import bind_items
-from midstream.language.nodes import Node, flatten
+from midstream.language.nodes import Node, all_of, flatten
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.unnesting import UNNESTING
@@ -83,22 +83,15 @@ def move_conditions(select: exp.Select) -> None:
         there = [part for part in parts if _holds_query(part)]
         moved += there
         kept = [part for part in parts if not any(part is other for other in there)]
-        join.set("on", _all_of(kept) if kept else exp.Boolean(this=True))
+        join.set("on", all_of(kept) if kept else exp.Boolean(this=True))
     if moved:
         where = select.args.get("where")
-        select.set("where", exp.Where(this=_all_of([*([where.this] if where is not None else []), *moved])))
+        select.set("where", exp.Where(this=all_of([*([where.this] if where is not None else []), *moved])))
 
 
 def _holds_query(node: Node) -> bool:
     found = node.find_all(exp.Subquery, exp.Exists, exp.In)
     return any(not isinstance(part, exp.In) or part.args.get("query") is not None for part in found)
-
-
-def _all_of(parts: list[Node]) -> Node:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = exp.And(this=whole, expression=part)
-    return whole
 
 
 def apply_subquery(

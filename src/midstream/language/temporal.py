@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from midstream.language.nodes import Duration, Node, WindowClause, flatten
+from midstream.language.nodes import Duration, Node, WindowClause, all_of, flatten
 
 NOW = frozenset({"now", "current_timestamp", "localtimestamp"})
 """What the time of the query is called."""
@@ -35,10 +35,7 @@ def take_windows(select: exp.Select, streams: Sequence[Timed]) -> None:
     if not kept:
         select.set("where", None)
         return
-    condition = kept[0]
-    for part in kept[1:]:
-        condition = exp.And(this=condition, expression=part)
-    where.set("this", condition)
+    where.set("this", all_of(kept))
 
 
 def _taken(part: Node, streams: Sequence[Timed]) -> bool:

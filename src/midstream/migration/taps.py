@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Iterator
 from midstream.operators.base import Operator
 from midstream.operators.box import Box, Wire
 from midstream.operators.elements import Elements
-from midstream.operators.state.sorted_state import SortedState
 
 Hear = Callable[[Wire, Elements], None]
 
@@ -18,28 +17,16 @@ class Tapped(Operator):
     def __init__(self, operator: Operator, number: int, hear: Hear) -> None:
         super().__init__(operator.schema)
         self.operator, self.number, self.hear = operator, number, hear
-        self.ports, self.name = operator.ports, operator.name
+        self.ports, self.name, self.states = operator.ports, operator.name, operator.states
         self.frontier, self.work = operator.frontier, operator.work
-
-    @property
-    def states(self) -> tuple[SortedState, ...]:
-        return self.operator.states
 
     @property
     def passed(self) -> int:
         return self.operator.passed
 
-    def process(self, port: int, batch: Elements) -> Elements | None:
-        self.hear(Wire(self.number, port), batch)
-        return self.operator.process(port, batch)
-
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
         self.hear(Wire(self.number, port), batch)
         return self.operator.pieces(port, batch)
-
-    def advance(self, frontier: int) -> Elements | None:
-        self.frontier = frontier
-        return self.operator.advance(frontier)
 
     def advances(self, frontier: int) -> Iterator[Elements]:
         self.frontier = frontier

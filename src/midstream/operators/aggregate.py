@@ -30,7 +30,7 @@ from midstream.operators.borrowed_aggregates import value_on_pieces
 from midstream.operators.elements import Elements, Indices, Mask
 from midstream.operators.float_sums import float_totals
 from midstream.operators.large_groups import LargeGroups, LargeSlice, Values
-from midstream.operators.ordering import group_rows, total_order
+from midstream.operators.ordering import group_rows, groups_by, total_order
 from midstream.operators.parts import ALL_ROWS, Argument, SweptPart, SweptParts, SweptRows, count_measure
 from midstream.operators.slices import KeyedSliceOperator
 from midstream.operators.state.alive import Alive, Stored
@@ -78,10 +78,7 @@ class GroupAggregateOperator(KeyedSliceOperator):
 
     def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
         rows = alive[0].elements
-        if self.keys:
-            groups, examples = group_rows([rows.columns.column(name) for name in self.keys])
-        else:
-            groups, examples = np.zeros(len(rows), np.intp), np.zeros(1, np.intp)
+        groups, examples = groups_by(rows.columns, self.keys)
         yield self.answer(InMemory(rows, self._layout(rows, groups, start, end), rows.take(examples).columns))
 
     def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:

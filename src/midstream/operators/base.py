@@ -7,13 +7,13 @@ What has been given out never depends on how the input was cut into batches, onl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING
-from midstream.operators.elements import Elements
+from midstream.operators.elements import Elements, concatenate
 from midstream.operators.state.sorted_state import SortedState
 
 
@@ -29,11 +29,8 @@ class Work:
 
     def add(self, other: Work) -> None:
         """Adds another's counts."""
-        self.taken += other.taken
-        self.given += other.given
-        self.probed += other.probed
-        self.matched += other.matched
-        self.inserted += other.inserted
+        for count in fields(self):
+            setattr(self, count.name, getattr(self, count.name) + getattr(other, count.name))
 
     def clear(self) -> None:
         """Begins to count anew."""
@@ -46,23 +43,20 @@ class Operator:
     schema: pa.Schema
     ports: int = 1
     name: str = "operator"
+    states: tuple[SortedState, ...] = ()
+    """All that it remembers between batches, apart from the frontier."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.frontier = BEGINNING
         self.work = Work()
 
-    @property
-    def states(self) -> tuple[SortedState, ...]:
-        """All that it remembers between batches, apart from the frontier."""
-        return ()
-
     def process(self, port: int, batch: Elements) -> Elements | None:
         """Takes a batch and gives what follows from it."""
-        raise NotImplementedError
+        return joined(self.pieces(port, batch))
 
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
-        """Takes a batch and gives what follows from it, piece by piece where that would be much; to be exhausted."""
+        """The same, piece by piece where that would be much; to be exhausted. An operator has one of the two."""
         given = self.process(port, batch)
         if given is not None:
             yield given
@@ -73,16 +67,14 @@ class Operator:
 
     def advance(self, frontier: int) -> Elements | None:
         """Learns that everything before the frontier has come; gives what that makes final and forgets the rest."""
-        self.frontier = frontier
-        for state in self.states:
-            state.expire(frontier)
-        return None
+        return joined(self.advances(frontier))
 
     def advances(self, frontier: int) -> Iterator[Elements]:
         """As `advance`, giving piece by piece where that would be much; to be exhausted."""
-        given = self.advance(frontier)
-        if given is not None:
-            yield given
+        self.frontier = frontier
+        for state in self.states:
+            state.expire(frontier)
+        yield from ()
 
     def restore(self, frontier: int) -> None:
         """Goes on from a frontier that was reached earlier."""
@@ -92,3 +84,9 @@ class Operator:
     def passed(self) -> int:
         """The frontier of what it gives: nothing that starts earlier will follow."""
         return self.frontier
+
+
+def joined(parts: Iterable[Elements]) -> Elements | None:
+    """All parts together; None if there are none."""
+    given = list(parts)
+    return concatenate(given) if given else None

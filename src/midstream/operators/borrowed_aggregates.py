@@ -15,6 +15,7 @@ from midstream.algebra.borrowed_aggregates import BY_PLACE, in_sql
 from midstream.algebra.database import column_name, run
 from midstream.operators.elements import Indices, Mask
 from midstream.operators.ordering import ranks_of, stable_order, total_order
+from midstream.operators.state.segment import expand
 from midstream.operators.sweep import Sweep
 from midstream.operators.vectors import gather
 
@@ -78,10 +79,7 @@ def _in_order(columns: Sequence[pa.Array], where: Mask | None, count: int) -> In
 
 def portions(rows: Indices, pieces: Sweep) -> Iterator[tuple[Indices, Indices]]:
     """Rows with each of their pieces, by piece and then in their order; a piece is never divided."""
-    first, sizes = pieces.first[rows], (pieces.last - pieces.first)[rows]
-    ends = np.cumsum(sizes)
-    row = np.repeat(rows, sizes)
-    piece = np.arange(len(row)) - np.repeat(ends - sizes - first, sizes)
+    row, piece, _ = expand(rows, pieces.first[rows], pieces.last[rows])
     order = stable_order(piece)
     row, piece = row[order], piece[order]
     start = 0

@@ -33,7 +33,7 @@ from midstream.operators import (
     stateless,
 )
 from midstream.operators.base import Operator
-from midstream.operators.expressions import Predicate, compile_expression, compile_predicate
+from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.state.segment import Grouping
 from midstream.operators.state.sorted_state import SortedState
 
@@ -53,19 +53,19 @@ def _(node: p.AssignWindow, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.Filter, functions: Functions) -> Operator:
-    predicate = compile_predicate(node.predicate, node.input.schema, functions)
+    predicate = Predicate(node.predicate, node.input.schema, functions)
     return stateless.FilterOperator(node.schema, predicate, keeps_columns=node.schema.names == node.input.schema.names)
 
 
 @build.register
 def _(node: p.Compute, functions: Functions) -> Operator:
-    columns = [compile_expression(c.expression, node.input.schema, functions) for c in node.columns]
+    columns = [CompiledExpression(c.expression, node.input.schema, functions) for c in node.columns]
     return stateless.ComputeOperator(node.schema, columns, _renames(node))
 
 
 @build.register
 def _(node: p.Unnest, functions: Functions) -> Operator:
-    lists = {one.name: compile_expression(one.expression, node.input.schema, functions) for one in node.lists}
+    lists = {one.name: CompiledExpression(one.expression, node.input.schema, functions) for one in node.lists}
     return stateless.UnnestOperator(node.schema, lists)
 
 
@@ -210,12 +210,12 @@ def _(node: p.MatchRows, functions: Functions) -> Operator:
     wanted, known = node.match, node.match.known
     spec = match.MatchSpec(
         match.program_of(wanted.pattern),
-        {symbol: compile_predicate(c, known, functions) for symbol, c in wanted.conditions},
+        {symbol: Predicate(c, known, functions) for symbol, c in wanted.conditions},
         frozenset(symbol for symbol, c in wanted.conditions if _looks_at_row(symbol, c, wanted.values)),
         wanted.values,
         known,
         wanted.keys,
-        tuple(compile_expression(m.expression, known, functions) for m in wanted.measures),
+        tuple(CompiledExpression(m.expression, known, functions) for m in wanted.measures),
         wanted.skip,
         wanted.within,
     )
@@ -296,7 +296,7 @@ def _gathered(node: p.HashJoin, residual: Expression | None) -> pa.Schema:
 
 
 def _predicate(expression: Expression | None, schema: pa.Schema, functions: Functions) -> Predicate | None:
-    return None if expression is None else compile_predicate(expression, schema, functions)
+    return None if expression is None else Predicate(expression, schema, functions)
 
 
 def _renames(node: p.Compute) -> dict[str, str]:

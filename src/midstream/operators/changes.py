@@ -20,12 +20,12 @@ from midstream.algebra.windows import Hop
 from midstream.errors import QueryError
 from midstream.operators.elements import Elements, Indices, Ticks, concatenate
 from midstream.operators.hashing import hash_columns
-from midstream.operators.hops import boundary_after
+from midstream.operators.hops import pieces
 from midstream.operators.join import chunks
 from midstream.operators.ordering import group_rows
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.alive import stored_by_range
-from midstream.operators.state.segment import Segment
+from midstream.operators.state.segment import Segment, expand
 from midstream.operators.state.sorted_state import SortedState
 
 ELEMENTS_AT_ONCE = 50_000_000
@@ -160,7 +160,10 @@ class InstantsOperator(SliceOperator):
         for stored in stored_by_range(self.kept, start, end):
             for part in [stored[0].alive()] if self.most is None else stored[0].some(self.most):
                 for some in self._cut(part.elements):
-                    rows, times = _every_tick(some) if self.boundaries is None else _boundaries(some, self.boundaries)
+                    if self.boundaries is None:
+                        rows, times, _ = expand(np.arange(len(some)), some.valid_from, some.valid_to)
+                    else:
+                        rows, times = _boundaries(some, self.boundaries)
                     given += len(rows)
                     if self.boundaries is None and given > ELEMENTS_AT_ONCE:
                         raise _too_long()
@@ -203,24 +206,8 @@ def _too_long() -> QueryError:
     )
 
 
-def _every_tick(alive: Elements) -> tuple[Ticks, Ticks]:
-    lengths = alive.valid_to - alive.valid_from
-    ends = np.cumsum(lengths)
-    rows = np.repeat(np.arange(len(alive)), lengths)
-    return rows, np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + alive.valid_from[rows]
-
-
 def _boundaries(alive: Elements, hop: Hop) -> tuple[Ticks, Ticks]:
-    rows, times = [], []
-    everyone = np.arange(len(alive))
-    at = np.asarray(boundary_after(alive.valid_from - 1, hop))
-    while True:
-        inside = at < alive.valid_to[everyone]
-        if not inside.any():
-            break
-        everyone, at = everyone[inside], at[inside]
-        rows.append(everyone)
-        times.append(at)
-        at = np.asarray(boundary_after(at, hop))
-    none = np.empty(0, np.int64)
-    return (np.concatenate(rows), np.concatenate(times)) if rows else (none, none)
+    # Cut from the tick before on, an element has a piece that begins at each of its boundaries.
+    rows, times, _ = pieces(alive.valid_from - 1, alive.valid_to, hop)
+    at = np.flatnonzero(times >= alive.valid_from[rows])
+    return rows[at], times[at]

@@ -18,7 +18,7 @@ from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Hashes, Indices, Ticks, concatenate, rows_without_columns
 from midstream.operators.hashing import columns_equal
 from midstream.operators.join import Pairs, gather_stored
-from midstream.operators.ordering import group_rows, hash_order
+from midstream.operators.ordering import group_rows, groups_by, hash_order
 from midstream.operators.state.segment import Segment, expand, key_hashes, make_segment, matches
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import join_neighbours, sweep
@@ -76,7 +76,7 @@ class CoverageState(SortedState):
         stored = self.alive(frontier)
         if len(stored) == 0:
             return stored
-        groups, examples = group_rows(stored.columns.columns) if len(self.schema) else _one_group(len(stored))
+        groups, examples = groups_by(stored.columns, self.schema.names)
         pieces = sweep(groups, stored.valid_from, stored.valid_to)
         covered = pieces.steps() > 0
         rows, starts, ends = join_neighbours(pieces.groups[covered], pieces.starts[covered], pieces.ends[covered])
@@ -103,10 +103,6 @@ class CoverageState(SortedState):
         return elements.valid_to
 
 
-def _one_group(count: int) -> tuple[Indices, Indices]:
-    return np.zeros(count, np.intp), np.zeros(1, np.intp)
-
-
 def _runs(elements: Elements, hashes: Hashes, order: Indices) -> Indices:
     """Where, in an order by hash, an element does not go on with the one before it."""
     before, after = order[:-1], order[1:]
@@ -128,11 +124,7 @@ class DeduplicateOperator(Operator):
 
     def __init__(self, schema: pa.Schema, coverage: CoverageState) -> None:
         super().__init__(schema)
-        self.coverage = coverage
-
-    @property
-    def states(self) -> tuple[SortedState, ...]:
-        return (self.coverage,)
+        self.coverage, self.states = coverage, (coverage,)
 
     def process(self, port: int, batch: Elements) -> Elements | None:
         self.work.taken += len(batch)

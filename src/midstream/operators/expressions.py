@@ -74,18 +74,6 @@ class Predicate(CompiledExpression):
             return mask_of(self._node(batch), batch.num_rows)
 
 
-def compile_expression(
-    expression: Expression, schema: pa.Schema, functions: Functions | None = None
-) -> CompiledExpression:
-    """The expression as a function of batches of this schema."""
-    return CompiledExpression(expression, schema, functions)
-
-
-def compile_predicate(expression: Expression, schema: pa.Schema, functions: Functions | None = None) -> Predicate:
-    """The condition as a function of batches of this schema."""
-    return Predicate(expression, schema, functions)
-
-
 def _needed(expression: Expression, functions: Functions) -> dict[str, UserFunction]:
     names = {node.function.lower() for node in walk(expression) if isinstance(node, Call)}
     return {name: function for name, function in functions.items() if name.lower() in names}

@@ -11,7 +11,9 @@ multiples in `(m, m + size]`: a day of 23 hours is a day.
 
 from __future__ import annotations
 
-from typing import overload
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,12 +22,27 @@ from midstream.algebra.windows import Hop
 from midstream.operators.clocks import clock_of_hop
 from midstream.operators.elements import Indices, Ticks
 
+T = TypeVar("T", int, Ticks)
 
-@overload
-def boundary_after(ticks: int, hop: Hop) -> int: ...
-@overload
-def boundary_after(ticks: Ticks, hop: Hop) -> Ticks: ...
-def boundary_after(ticks: int | Ticks, hop: Hop) -> int | Ticks:
+
+class OfTicks(Protocol):
+    """A function of ticks, or of one."""
+
+    def __call__(self, ticks: T, hop: Hop) -> T: ...
+
+
+def _of_one_too(function: Callable[[Ticks, Hop], Ticks]) -> OfTicks:
+    @wraps(function)
+    def either(ticks: Any, hop: Hop) -> Any:
+        if isinstance(ticks, np.ndarray):
+            return function(ticks, hop)
+        return int(function(np.array([min(max(int(ticks), BEGINNING), INFINITY)], np.int64), hop)[0])
+
+    return either
+
+
+@_of_one_too
+def boundary_after(ticks: Ticks, hop: Hop) -> Ticks:
     """The least boundary greater than each tick.
 
     >>> boundary_after(20, Hop(10, 10))
@@ -33,17 +50,12 @@ def boundary_after(ticks: int | Ticks, hop: Hop) -> int | Ticks:
     """
     clock = clock_of_hop(hop)
     if clock is None:
-        return _multiple_after(ticks, hop) if isinstance(ticks, np.ndarray) else _scalar_after(int(ticks), hop)
-    if not isinstance(ticks, np.ndarray):
-        return int(boundary_after(_one(ticks), hop)[0])
+        return _multiple_after(ticks, hop)
     return clock.first_instant(_multiple_after(clock.mark(ticks), hop))
 
 
-@overload
-def boundary_at_or_before(ticks: int, hop: Hop) -> int: ...
-@overload
-def boundary_at_or_before(ticks: Ticks, hop: Hop) -> Ticks: ...
-def boundary_at_or_before(ticks: int | Ticks, hop: Hop) -> int | Ticks:
+@_of_one_too
+def boundary_at_or_before(ticks: Ticks, hop: Hop) -> Ticks:
     """The greatest boundary not above each tick.
 
     >>> boundary_at_or_before(29, Hop(10, 10))
@@ -51,24 +63,17 @@ def boundary_at_or_before(ticks: int | Ticks, hop: Hop) -> int | Ticks:
     """
     clock = clock_of_hop(hop)
     if clock is None:
-        return _multiple_up_to(ticks, hop) if isinstance(ticks, np.ndarray) else _scalar_up_to(int(ticks), hop)
-    if not isinstance(ticks, np.ndarray):
-        return int(boundary_at_or_before(_one(ticks), hop)[0])
+        return _multiple_up_to(ticks, hop)
     return clock.first_instant(_multiple_up_to(clock.mark(ticks), hop))
 
 
-@overload
-def last_boundary_reaching(ticks: int, hop: Hop) -> int: ...
-@overload
-def last_boundary_reaching(ticks: Ticks, hop: Hop) -> Ticks: ...
-def last_boundary_reaching(ticks: int | Ticks, hop: Hop) -> int | Ticks:
+@_of_one_too
+def last_boundary_reaching(ticks: Ticks, hop: Hop) -> Ticks:
     """The greatest boundary whose window reaches back to each tick (at or before the tick if none holds it).
 
     >>> last_boundary_reaching(25, Hop(20, 10))
     40
     """
-    if not isinstance(ticks, np.ndarray):
-        return int(last_boundary_reaching(_one(ticks), hop)[0])
     if hop.cumulative:
         return boundary_after(ticks, hop.whole)
     clock = clock_of_hop(hop)
@@ -107,21 +112,6 @@ def pieces(valid_from: Ticks, valid_to: Ticks, hop: Hop) -> tuple[Indices, Ticks
     none = np.empty(0, np.int64)
     numbers, starts, ends = (np.concatenate(parts) for parts in zip((none,) * 3, *found, strict=True))
     return numbers, starts, ends
-
-
-def _one(tick: int) -> Ticks:
-    return np.array([min(max(int(tick), BEGINNING), INFINITY)], dtype=np.int64)
-
-
-def _scalar_after(tick: int, hop: Hop) -> int:
-    after = tick - (tick - hop.offset) % hop.slide + hop.slide
-    return min(max(after, BEGINNING), INFINITY)
-
-
-def _scalar_up_to(tick: int, hop: Hop) -> int:
-    if tick >= INFINITY:
-        return INFINITY
-    return max(tick - (tick - hop.offset) % hop.slide, BEGINNING)
 
 
 def _past_multiple(ticks: Ticks, hop: Hop) -> Ticks:

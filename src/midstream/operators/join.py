@@ -190,7 +190,7 @@ class SymmetricJoin(Operator):
         gathered: pa.Schema | None = None,
     ) -> None:
         super().__init__(schema)
-        self.sides = (left, right)
+        self.sides = self.states = (left, right)
         self.nulls_equal = nulls_equal
         self.residual = residual
         # The residual may read columns that nobody above needs: they are gathered, read, and dropped.
@@ -199,14 +199,6 @@ class SymmetricJoin(Operator):
             Probe(left.key, right, nulls_equal, output_of(self.gathered, left.schema, right.schema)),
             Probe(right.key, left, nulls_equal, output_of(self.gathered, right.schema, left.schema)),
         )
-
-    @property
-    def states(self) -> tuple[SortedState, ...]:
-        return self.sides
-
-    def process(self, port: int, batch: Elements) -> Elements | None:
-        given = list(self.pieces(port, batch))
-        return concatenate(given) if given else None
 
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
         self.work.taken += len(batch)

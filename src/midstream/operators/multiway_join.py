@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Key, concatenate
+from midstream.operators.elements import Elements, Key
 from midstream.operators.expressions import Predicate
 from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
 from midstream.operators.state.segment import Grouping
@@ -45,6 +45,7 @@ class MultiwayJoinOperator(Operator):
         super().__init__(schema)
         self.ports = len(indexes)
         self.indexes = tuple(tuple(states) for states in indexes)
+        self.states = tuple(state for states in indexes for state in states)
         self.routes = tuple(tuple(route) for route in routes)
         self.probes = tuple(self._probes(i, route) for i, route in enumerate(self.routes))
 
@@ -55,14 +56,6 @@ class MultiwayJoinOperator(Operator):
             probes.append(Probe(step.key, step.state, step.nulls_equal, output))
             so_far = step.gathered
         return tuple(probes)
-
-    @property
-    def states(self) -> tuple[SortedState, ...]:
-        return tuple(state for states in self.indexes for state in states)
-
-    def process(self, port: int, batch: Elements) -> Elements | None:
-        given = list(self.pieces(port, batch))
-        return concatenate(given) if given else None
 
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
         self.work.taken += len(batch)

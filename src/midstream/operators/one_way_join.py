@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from midstream.algebra.physical.routed import OneWayJoin
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, concatenate
+from midstream.operators.elements import Elements
 from midstream.operators.expressions import Predicate
 from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
 from midstream.operators.state.segment import Grouping
@@ -40,10 +40,6 @@ class OneWayJoinOperator(Operator):
             (Probe(key, self.window, node.nulls_equal, forth), Probe(key, self.seen, node.nulls_equal, forth)),
             (Probe(window.key, self.flow, node.nulls_equal, back),),
         )
-
-    def process(self, port: int, batch: Elements) -> Elements | None:
-        given = list(self.pieces(port, batch))
-        return concatenate(given) if given else None
 
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
         self.work.taken += len(batch)
@@ -72,11 +68,7 @@ class KeptWindowOperator(Operator):
 
     def __init__(self, schema: pa.Schema, state: SortedState) -> None:
         super().__init__(schema)
-        self.state = state
-
-    @property
-    def states(self) -> tuple[SortedState, ...]:
-        return (self.state,)
+        self.state, self.states = state, (state,)
 
     def process(self, port: int, batch: Elements) -> Elements | None:
         self.work.taken += len(batch)

@@ -117,6 +117,13 @@ def group_rows(columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
     return codes, first
 
 
+def groups_by(rows: pa.RecordBatch, names: Sequence[str]) -> tuple[Indices, Indices]:
+    """The same by columns of rows; without any, all rows are one group."""
+    if not names:
+        return np.zeros(rows.num_rows, np.intp), np.zeros(1, np.intp)
+    return group_rows([rows.column(name) for name in names])
+
+
 def ranks_of(column: pa.Array, descending: bool, nulls_first: bool) -> Numbers:
     """Numbers that sort and tie as the column's values do in a direction."""
     if not column.null_count and is_number_like(column.type):

@@ -23,7 +23,7 @@ from midstream.operators.aggregate import AggregateSpec, InMemory, value_of
 from midstream.operators.borrowed_aggregates import portions
 from midstream.operators.elements import Elements, Indices
 from midstream.operators.frames import FramePlaces, counted_for, frame_of, neighbour, picked, ranking
-from midstream.operators.ordering import changes, group_rows, ranks_of, stable_order, total_order
+from midstream.operators.ordering import changes, groups_by, ranks_of, stable_order, total_order
 from midstream.operators.parts import SweptRows
 from midstream.operators.slices import KeyedSliceOperator
 from midstream.operators.state.alive import Alive, Stored
@@ -101,9 +101,7 @@ class OverPartitionOperator(KeyedSliceOperator):
 
     def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
         rows = alive[0].elements
-        keys = [rows.columns.column(name) for name in self.kept[0].key]
-        groups = group_rows(keys)[0] if keys else np.zeros(len(rows), np.intp)
-        pieces = sweep(groups, rows.valid_from, rows.valid_to)
+        pieces = sweep(groups_by(rows.columns, self.kept[0].key)[0], rows.valid_from, rows.valid_to)
         ordered, peers = self.functions.in_order(rows.columns)
         for row, piece in portions(ordered, pieces):
             places = FramePlaces(row, piece, peers[row])

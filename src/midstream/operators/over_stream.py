@@ -22,7 +22,7 @@ import pyarrow as pa
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate
 from midstream.operators.frames import FramePlaces
-from midstream.operators.ordering import group_rows
+from midstream.operators.ordering import groups_by
 from midstream.operators.over import OrderedFunctions, OverSpec
 from midstream.operators.row_window import OrderedRowsOperator
 from midstream.operators.state.sorted_state import SortedState
@@ -59,8 +59,7 @@ class OverStreamOperator(OrderedRowsOperator):
     def _evaluated(self, rows: Elements) -> tuple[FramePlaces, list[pa.Array]]:
         """The places of rows in their partitions, and the values of the functions there."""
         ordered, peers = self.functions.in_order(rows.columns)
-        keys = [rows.columns.column(name) for name in self.kept[0].key]
-        partitions = group_rows(keys)[0] if keys else np.zeros(len(rows), np.intp)
+        partitions = groups_by(rows.columns, self.kept[0].key)[0]
         row = ordered[np.argsort(partitions[ordered], kind="stable")]
         places = FramePlaces(row, partitions[row], peers[row])
         return places, self.functions.values(rows.columns, places)
@@ -110,8 +109,7 @@ class RunningOver(OverStreamOperator):
         """Which rows stand for all others of their partition."""
         found = np.zeros(len(rows), bool)
         if len(carried):
-            keys = [gather(rows.columns.column(name), carried) for name in self.kept[0].key]
-            groups = group_rows(keys)[0] if keys else np.zeros(len(carried), np.intp)
+            groups = groups_by(rows.columns.take(pa.array(carried)), self.kept[0].key)[0]
             latest = np.full(int(groups.max()) + 1, BEGINNING)
             np.maximum.at(latest, groups, rows.valid_from[carried])
             found[carried] = rows.valid_from[carried] == latest[groups]

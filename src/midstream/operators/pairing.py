@@ -14,10 +14,9 @@ import numpy as np
 from midstream.algebra.plan import TimeOrder
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.operators.elements import Elements, Indices, Mask, Ticks
+from midstream.operators.join import PAIRS_AT_ONCE, chunks
 from midstream.operators.row_identity import NO_ROW
-
-PAIRS_AT_ONCE = 4_000_000
-"""How many pairs are built at a time: what keeps ALL over a crowded key within memory."""
+from midstream.operators.state.segment import expand
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +101,12 @@ def _stepped(run: PairedRun, here: Indices, step: int) -> tuple[Indices, Indices
 
 def every(run: PairedRun) -> Iterator[tuple[Indices, Indices]]:
     """All pairs of a second and a first in its run that is not the same row, some at a time, in order of both."""
-    counts = run.high - run.low
-    pieces = np.cumsum(counts) // PAIRS_AT_ONCE
-    cuts = [0, *(np.flatnonzero(pieces[1:] != pieces[:-1]) + 1).tolist(), len(counts)]
-    for begin, stop in zip(cuts[:-1], cuts[1:], strict=True):
-        some = counts[begin:stop]
-        here, there = _ranges(run.low[begin:stop], some), np.repeat(np.arange(begin, stop), some)
+    for begin, stop in chunks(run.high - run.low, PAIRS_AT_ONCE):
+        there, here, _ = expand(np.arange(begin, stop), run.low[begin:stop], run.high[begin:stop])
         if run.rows is not None:
             different = ~run.same(here, there)
             here, there = here[different], there[different]
         yield here, there
-
-
-def _ranges(begins: Indices, counts: Indices) -> Indices:
-    """The numbers of all ranges, one range after the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    numbers: Indices = np.arange(total) + np.repeat(begins - (ends - counts), counts)
-    return numbers
 
 
 def earliest_unused(run: PairedRun) -> tuple[Indices, Indices]:

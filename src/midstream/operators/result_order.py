@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.over import OrderKey
-from midstream.operators.expressions import compile_expression
+from midstream.operators.expressions import CompiledExpression
 
 
 def sorted_by(table: pa.Table, keys: Sequence[OrderKey]) -> pa.Table:
@@ -19,7 +19,7 @@ def sorted_by(table: pa.Table, keys: Sequence[OrderKey]) -> pa.Table:
     [2, 1, None]
     """
     for key in reversed(keys):
-        compiled = compile_expression(key.key, table.schema)
+        compiled = CompiledExpression(key.key, table.schema)
         values = pa.chunked_array([compiled(batch) for batch in table.to_batches()], key.key.type)
         way = "descending" if key.descending else "ascending"
         nulls = "at_start" if key.nulls == "FIRST" else "at_end"

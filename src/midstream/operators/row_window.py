@@ -20,7 +20,7 @@ import pyarrow as pa
 from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import ColumnOrder, Hop, Rows
 from midstream.operators.elements import Elements, Indices, Mask, Ticks
-from midstream.operators.ordering import group_rows, ranks_of, stable_order, total_order
+from midstream.operators.ordering import groups_by, ranks_of, stable_order, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.alive import stored_by_range
 from midstream.operators.state.places import ChosenRows, stored_rows
@@ -90,10 +90,7 @@ class OrderedRowsOperator(SliceOperator):
         order = total_order(by_value, [rows.valid_from, *ties]) if by_value else stable_order(rows.valid_from)
         if order is None:
             order = np.arange(len(rows))
-        key = self.kept[0].key
-        if not key:
-            return order, np.zeros(len(rows), np.intp)
-        partitions = group_rows([rows.columns.column(name) for name in key])[0].take(order)
+        partitions = groups_by(rows.columns, self.kept[0].key)[0].take(order)
         by_partition = stable_order(partitions)
         return order.take(by_partition), partitions.take(by_partition)
 

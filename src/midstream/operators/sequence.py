@@ -48,14 +48,10 @@ class FollowedByOperator(SliceOperator):
         super().__init__(node.schema, kept, None)
         self.name = f"sequence {node.mode}"
         self.node = node
-        self.used = used
+        self.used, self.states = used, (*kept, used)
         self.condition = condition
         self.places = output_of(node.schema, kept[0].schema, kept[1].schema).places
         self.tidy_rows = 0
-
-    @property
-    def states(self) -> tuple[SortedState, ...]:
-        return (*self.kept, self.used)
 
     @property
     def choosy(self) -> bool:

@@ -11,10 +11,10 @@ import pyarrow as pa
 from midstream.algebra import physical as p
 from midstream.algebra.time import BEGINNING
 from midstream.errors import QueryError
-from midstream.operators.base import Operator
+from midstream.operators.base import Operator, joined
 from midstream.operators.build import Functions, build
 from midstream.operators.elements import Elements, concatenate, empty_elements
-from midstream.operators.expressions import Predicate, compile_predicate
+from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal
 from midstream.operators.join import prepare
 from midstream.operators.row_window import OrderedRowsOperator
@@ -113,7 +113,7 @@ def _residual(node: p.HashJoin, order: tuple[int, int], functions: Functions) ->
     if node.residual is None:
         return None
     schema = pa.schema([field for i in order for field in node.inputs[i].schema])
-    return compile_predicate(node.residual, schema, functions)
+    return Predicate(node.residual, schema, functions)
 
 
 def _many_way(node: p.MultiwayJoin, functions: Functions) -> Multilinear:
@@ -122,7 +122,7 @@ def _many_way(node: p.MultiwayJoin, functions: Functions) -> Multilinear:
         schema, meetings = node.joined[start].schema, []
         for step in route:
             schema = pa.schema([*schema, *node.joined[step.target].schema])
-            residual = None if step.residual is None else compile_predicate(step.residual, schema, functions)
+            residual = None if step.residual is None else Predicate(step.residual, schema, functions)
             meetings.append(SignedMeeting(step.target, step.key, step.target_key, step.nulls_equal, residual))
         routes.append(tuple(meetings))
     return Multilinear(node.inputs, routes, node.schema)
@@ -144,27 +144,24 @@ class Waiting(SignedOperator):
 
     def advance(self, frontier: int) -> Elements | None:
         start, self.done = self.done, frontier
-        answer = self._answer(start, frontier)
-        events = self.cut if answer is None else concatenate([self.cut, signed(answer)])
-        events = consolidated(events)
-        at_the_end = events.valid_from >= frontier
-        self.cut = events.where(at_the_end)
+        given, self.cut = _signed_answer(self.cut, self._answer(start, frontier), frontier)
         self.kept = [settled(kept, frontier) for kept in self.kept]
-        given = events.where(~at_the_end)
         return given if len(given) else None
 
     def _answer(self, start: int, end: int) -> Elements | None:
         operator = build(self.node, self.functions)
-        given = []
+        given: list[Elements] = []
         for port, kept in enumerate(self.kept):
-            past = kept.where(kept.valid_from < end)
-            rows = intervals(past, end).clipped(start, end)
-            result = operator.process(port, rows) if len(rows) else None
-            if result is not None:
-                given.append(result)
-        if isinstance(operator, SliceOperator):
-            return operator.evaluate(start, end)
-        return concatenate(given) if given else None
+            rows = intervals(kept.where(kept.valid_from < end), end).clipped(start, end)
+            given += operator.pieces(port, rows) if len(rows) else ()
+        return operator.evaluate(start, end) if isinstance(operator, SliceOperator) else joined(given)
+
+
+def _signed_answer(cut: Elements, answer: Elements | None, frontier: int) -> tuple[Elements, Elements]:
+    """What the answer up to a frontier signs with what was cut before, and what is cut at its end in turn."""
+    events = consolidated(cut if answer is None else concatenate([cut, signed(answer)]))
+    at_the_end = events.valid_from >= frontier
+    return events.where(~at_the_end), events.where(at_the_end)
 
 
 class SignedOrderedRows(SignedOperator):
@@ -184,11 +181,8 @@ class SignedOrderedRows(SignedOperator):
         early = self.kept.valid_from < frontier
         rows, self.kept = self.kept.where(early), self.kept.where(~early)
         self.operator.process(0, repeated(rows))
-        answer = self.operator.advance(frontier)
-        events = consolidated(self.cut if answer is None else concatenate([self.cut, signed(answer)]))
-        at_the_end = events.valid_from >= frontier
-        self.cut = events.where(at_the_end)
-        return events.where(~at_the_end)
+        given, self.cut = _signed_answer(self.cut, self.operator.advance(frontier), frontier)
+        return given
 
 
 class Net(SignedOperator):

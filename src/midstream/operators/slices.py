@@ -13,8 +13,8 @@ import pyarrow as pa
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.errors import InputError
-from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Hashes, concatenate
+from midstream.operators.base import Operator, joined
+from midstream.operators.elements import Elements, Hashes
 from midstream.operators.hops import boundary_at_or_before
 from midstream.operators.state.alive import Alive, Stored, stored_by_range
 from midstream.operators.state.segment import known_hashes
@@ -41,14 +41,10 @@ class SliceOperator(Operator):
 
     def __init__(self, schema: pa.Schema, kept: Sequence[SortedState], grid: Hop | None) -> None:
         super().__init__(schema)
-        self.kept = tuple(kept)
+        self.kept = self.states = tuple(kept)
         self.ports = len(self.kept)
         self.grid = grid
         self.done = BEGINNING
-
-    @property
-    def states(self) -> tuple[SortedState, ...]:
-        return self.kept
 
     @property
     def passed(self) -> int:
@@ -61,9 +57,6 @@ class SliceOperator(Operator):
         state.insert(batch, self.hashes(port, batch))
         state.compact(self.needed_after, len(batch))
         return None
-
-    def advance(self, frontier: int) -> Elements | None:
-        return _joined(self.advances(frontier))
 
     def advances(self, frontier: int) -> Iterator[Elements]:
         self.frontier = frontier
@@ -98,7 +91,7 @@ class SliceOperator(Operator):
 
     def evaluate(self, start: int, end: int) -> Elements | None:
         """The operator's answer over `[start, end)`."""
-        return _joined(self.evaluations(start, end))
+        return joined(self.evaluations(start, end))
 
     def evaluations(self, start: int, end: int) -> Iterator[Elements]:
         """The same, piece by piece where that would be much."""
@@ -138,11 +131,6 @@ class KeyedSliceOperator(SliceOperator):
     def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
         """The same to what does not fit into memory, of few keys with many rows."""
         raise NotImplementedError
-
-
-def _joined(parts: Iterator[Elements]) -> Elements | None:
-    given = list(parts)
-    return concatenate(given) if given else None
 
 
 def more_than_memory(operator: str, what: str, size: int, limit: int) -> InputError:

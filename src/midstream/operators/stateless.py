@@ -14,6 +14,7 @@ from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Indices, rows_without_columns
 from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.hops import beginning, boundary_at_or_before, pieces, validity
+from midstream.operators.state.segment import expand
 
 
 class FilterOperator(Operator):
@@ -74,8 +75,7 @@ class UnnestOperator(Operator):
     def process(self, port: int, batch: Elements) -> Elements | None:
         lists = {name: _Lists(read(batch.columns)) for name, read in self.lists.items()}
         counts = np.maximum.reduce([one.lengths for one in lists.values()])
-        rows = np.repeat(np.arange(len(batch)), counts)
-        places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows, places, _ = expand(np.arange(len(batch)), np.zeros(len(batch), np.intp), counts)
         self.work.taken += len(batch)
         self.work.given += len(rows)
         if not len(rows):

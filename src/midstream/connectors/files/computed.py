@@ -10,7 +10,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Project, Unnested
 from midstream.errors import InputError, MidstreamError
-from midstream.operators.expressions import CompiledExpression, compile_expression
+from midstream.operators.expressions import CompiledExpression
 
 _SOURCE, _ROW_TIME = "source", "#time"
 
@@ -73,4 +73,4 @@ def computed(name: str, raw: pa.Schema, columns: Sequence[str]) -> Computed | No
     if not isinstance(relation, Project) or isinstance(relation.input, Unnested):
         raise InputError(f"the columns of stream {name} must be expressions over one row: {', '.join(columns)}")
     schema = pa.schema([pa.field(f"{_SOURCE}.{f.name}", f.type) for f in raw])
-    return Computed(tuple((c.name, compile_expression(c.expression, schema)) for c in relation.columns))
+    return Computed(tuple((c.name, CompiledExpression(c.expression, schema)) for c in relation.columns))

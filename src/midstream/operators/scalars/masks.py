@@ -87,21 +87,16 @@ def _comparison(call: Call, schema: pa.Schema, compile: Compile) -> MaskNode | N
     compare = _COMPARISONS[call.function]
     general = _column_mask(call, compile)
     here = schema.get_field_index(str(left))
-    if isinstance(right, Literal):
-        constant = numbers_of(pa.array([right.value], right.type))[0]
+    constant = numbers_of(pa.array([right.value], right.type))[0] if isinstance(right, Literal) else None
+    there = here if constant is not None else schema.get_field_index(str(right))
 
-        def against_constant(batch: pa.RecordBatch) -> Mask:
-            a = batch.column(here)
-            return general(batch) if a.null_count else compare(_dense(a, dtype), constant)
-
-        return against_constant
-    there = schema.get_field_index(str(right))
-
-    def against_column(batch: pa.RecordBatch) -> Mask:
+    def compared(batch: pa.RecordBatch) -> Mask:
         a, b = batch.column(here), batch.column(there)
-        return general(batch) if a.null_count or b.null_count else compare(_dense(a, dtype), _dense(b, dtype))
+        if a.null_count or b.null_count:
+            return general(batch)
+        return compare(_dense(a, dtype), _dense(b, dtype) if constant is None else constant)
 
-    return against_column
+    return compared
 
 
 def _dense(column: pa.Array, dtype: np.dtype[np.generic]) -> Numbers:

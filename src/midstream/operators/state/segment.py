@@ -149,7 +149,7 @@ def expand(hit: Indices, low: Indices, high: Indices) -> tuple[Indices, Indices,
     """All pairs (position in probes, position in hashes) of matches, and how many each match has."""
     counts = high - low
     total = int(counts.sum())
-    if total == len(hit):
+    if total == len(hit) and bool((counts == 1).all()):
         return hit, low, counts
     ends = counts.cumsum()
     offsets = np.arange(total) - (ends - counts - low).repeat(counts)

@@ -16,7 +16,7 @@ from midstream.algebra.physical import ProbeStep
 from midstream.lab.papers.node_operator_sets.query import RoutedQuery, batch_column
 from midstream.lab.papers.node_operator_sets.window import Window
 from midstream.operators.elements import Elements, empty_elements
-from midstream.operators.expressions import Predicate, compile_predicate
+from midstream.operators.expressions import Predicate
 from midstream.operators.join import Probe, output_of, prepare
 
 
@@ -47,7 +47,7 @@ class Prober:
             step = self.query.step(*known)
             residual = None
             if step.residual is not None:
-                residual = compile_predicate(step.residual, step.gathered, self.query.functions)
+                residual = Predicate(step.residual, step.gathered, self.query.functions)
             self._steps[known] = step, residual
         return self._steps[known]
 
