@@ -34,6 +34,7 @@ from midstream.checkpoint.commands import (
     ShowPlan,
     ShowStatus,
     StopJob,
+    SwitchQuery,
     command_in,
 )
 from midstream.checkpoint.control import ask
@@ -48,6 +49,7 @@ from midstream.interface.dashboard.server import Dashboard
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("ts", pa.int64())])
 JOIN = "SELECT A.v AS a, C.v AS c FROM A [RANGE 50], B [RANGE 50], C [RANGE 50] WHERE A.k = B.k AND B.k = C.k"
+LESS = JOIN.replace("RANGE 50", "RANGE 40")
 CAST = "SELECT CAST(v AS BIGINT) AS n FROM A [RANGE 5]"
 OLD, NEW = "((A B) C)", "(A (B C))"
 
@@ -61,6 +63,7 @@ ASKED: dict[str, Command] = {
     "adapt": Adapt("q", "suggest"),
     "add": AddQuery("more", JOIN, NEW, "suggest"),
     "replace": ReplaceQuery("q", JOIN.replace("50", "30"), None, "withhold"),
+    "switch": SwitchQuery("q"),
     "drop": DropQuery("q"),
     "resume": ResumeQuery("cast"),
     "rebalance": Rebalance("mslb", None, (1, 0) * 128),
@@ -70,6 +73,10 @@ ASKED: dict[str, Command] = {
     "stop": StopJob(),
     "forecast": ForecastOf(Rescale(3)),
 }
+
+
+OWN = (ChangeLinks, CancelMigration, CancelRebalance, ResumeQuery, SwitchQuery)
+"""The commands for which a job is made ready."""
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +103,8 @@ def made_for(command: Command, folder: Path) -> CheckpointSession:
     match command:
         case CancelMigration():
             session.queries["q"].migrate(NEW, "genmig")
+        case SwitchQuery():
+            session.replace("q", LESS, verify=1000, where="a > '5'", then="wait")
         case CancelRebalance():
             session.rebalance((1, 0) * 128, protocol="split_time")
         case ResumeQuery():
@@ -120,6 +129,8 @@ def by_program(session: CheckpointSession, command: Command) -> None:
             session.query(name, cql, plan=plan, adaptive=adaptive)
         case ReplaceQuery(name, cql, plan):
             session.replace(name, cql, plan=plan, incomplete="withhold")
+        case SwitchQuery(name):
+            session.queries[name].switch()
         case DropQuery(name):
             session.drop(name)
         case ResumeQuery(name):
@@ -161,7 +172,8 @@ def words(command: Command) -> list[str]:
             options += [] if value is None else [f"--{each.name}", str(value)]
         else:
             arguments.append(str(value))
-    return [*found, "CHECKPOINT", *arguments, *options, *(["--cancel"] if "cancel" in command.name else [])]
+    flags = [f"--{flag}" for flag in ("cancel", "switch") if flag in command.name]
+    return [*found, "CHECKPOINT", *arguments, *options, *flags]
 
 
 def by_command_line(session: CheckpointSession, command: Command) -> None:
@@ -238,7 +250,7 @@ def untouched() -> dict[type[Command] | None, dict[str, Any]]:
 @pytest.mark.parametrize("name", ASKED)
 def test_a_command_does_the_same_through_every_door(name, tmp_path, untouched):
     command = ASKED[name]
-    own = type(command) if isinstance(command, ChangeLinks | CancelMigration | CancelRebalance | ResumeQuery) else None
+    own = type(command) if isinstance(command, OWN) else None
     if own not in untouched:
         untouched[own] = after(lambda _session, _command: None, command, tmp_path / "untouched")
     expected = after(by_program, command, tmp_path / "program")

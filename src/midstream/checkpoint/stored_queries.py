@@ -123,7 +123,7 @@ def _verifying(
         None,
         Period(None if rehearsed is None else rehearsed["begun"], time=entry.time),
         target=join_tree(record["plan"]),
-        verified={"since": record["since"], "compared_to": record["compared_to"], "difference": None},
+        verified=record.get("differs") or {key: record.get(key) for key in ("since", "compared_to", "difference")},
     )
 
 

@@ -238,8 +238,8 @@ class Session(SessionTables):
     def replace(self, name: str, cql: str, *, dry_run: bool = False, **options: Any) -> dict[str, Any]:
         """Puts another text in a query's place: says what each window starts with, and from when on all is complete.
 
-        Options are `plan`, `incomplete` ("emit" or "withhold") and `verify`: a duration for which both run side by side
-        and are compared, on `columns` or all that both have; the new one takes the place if nothing differs.
+        Options are `plan`, `incomplete` ("emit" or "withhold") and `verify`: for so long both run and are compared, on
+        `columns` or all, `where` a condition holds; then it changes, or with `then="wait"` by its `switch()`.
         """
         self._needs_checkpoint("state that a changed query could start with")
 

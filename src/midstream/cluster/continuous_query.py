@@ -70,6 +70,10 @@ class ContinuousQuery:
         """Goes back to the plan before the migration under way; nothing is lost or doubled."""
         raise NotImplementedError
 
+    def switch(self) -> None:
+        """Lets the text that `session.replace(…, verify=…)` runs beside it take its place, whatever was found."""
+        raise JobError("no other text runs beside a query in memory", hint="give the session a checkpoint")
+
     @property
     def history(self) -> Records[StoredMigration]:
         """Its migrations and other changes, oldest first, as `ms.open` gives them."""

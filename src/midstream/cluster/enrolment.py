@@ -10,7 +10,6 @@ from typing import Any
 
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
-from midstream.algebra.plan import ToStream
 from midstream.algebra.time import INFINITY, ticks
 from midstream.checkpoint.commands import ReplaceQuery
 from midstream.checkpoint.names import copy_name, is_rehearsal
@@ -18,10 +17,11 @@ from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.batch import TICKS
 from midstream.job.commands.adding import Adding, first_plan
-from midstream.job.commands.forecast import changes_by
-from midstream.job.commands.rewording import Replacement, Rewording, Text
+from midstream.job.commands.replacement import changes_by, shadow_by
+from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import QueryAdded, ShadowBegun
 from midstream.job.job import Job
+from midstream.job.migrations.shadows import ShadowText
 from midstream.job.migrations.verifying import Verification
 from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
@@ -114,39 +114,21 @@ class Enrolment:
 
     def begin_shadow(self, command: ReplaceQuery, paced: bool) -> None:
         """Runs another text beside a query, to fill its windows or to compare both, before it takes the place."""
-        change, *readers = changes_by(self.job, command, self.catalog)
-        new, columns, stretch = change.new, tuple[str, ...](), Stretch(1)
-        if paced:
+        changes = changes_by(self.job, command, self.catalog)
+        new, stretch = changes[0].new, Stretch(1)
+        shadow = shadow_by(self.job, command, changes, self.catalog)
+        if shadow is None:
+            assert paced
+            shadow = ShadowText(changes[0].text.cql)
             new = dataclasses.replace(new, begins=dataclasses.replace(new.begins, paced=True))
         else:
-            columns = self._compared(command, change, bool(readers))
             stretch = Stretch(ticks(command.verify or 0, new.plan.query.domain))
+        shadow = dataclasses.replace(shadow, withhold=new.begins.withhold)
         told = ("replace", "another text", "whole", INFINITY, INFINITY)
-        verification = Verification(new.plan.text, *told, stretch, text=change.text.cql, columns=columns)
-        verification.withhold = new.begins.withhold
-        shadow = dataclasses.replace(new, name=copy_name(command.query))
-        self.job.apply(ShadowBegun(command.query, shadow, verification))
-
-    def _compared(self, command: ReplaceQuery, change: Replacement, read: bool) -> tuple[str, ...]:
-        """The columns on which another text is compared with a query; refuses what cannot be."""
-        if read or not change.verdict.ever_complete:
-            why = "other queries read it" if read else change.verdict.complete
-            raise JobError(f"another text of query {command.query} cannot be verified: {why}", hint="leave verify out")
-        old, new = (query.plan.query for query in (self.query(command.query), change.new))
-        if isinstance(old, ToStream) != isinstance(new, ToStream):
-            raise QueryError(
-                "a text that gives changes cannot be compared with one that gives what holds",
-                hint="leave verify out, or give both texts ISTREAM, DSTREAM or RSTREAM",
-            )
-        types = {field.name: field.type for field in new.schema}
-        both = [field.name for field in old.schema if types.get(field.name) == field.type]
-        columns = tuple(part.strip() for part in command.columns.split(",")) if command.columns else tuple(both)
-        if not columns or not set(columns) <= set(both):
-            raise QueryError(
-                "the texts have not both all columns to compare, of the same types",
-                detail=f"both have {', '.join(both)}",
-            )
-        return columns
+        verification = Verification(new.plan.text, *told, stretch, shadow=shadow)
+        self.job.apply(
+            ShadowBegun(command.query, dataclasses.replace(new, name=copy_name(command.query)), verification)
+        )
 
     def _prefer(self, text: Text) -> None:
         """Goes over to the plan that a text in other words would have had."""

@@ -26,6 +26,7 @@ from midstream.checkpoint.commands import (
     ShowPlan,
     ShowStatus,
     StopJob,
+    SwitchQuery,
     command_in,
 )
 from midstream.checkpoint.control import Request
@@ -35,7 +36,8 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import status_record
 from midstream.cluster.query import Query
 from midstream.errors import InternalError, MidstreamError
-from midstream.job.commands.forecast import forecast, offered_plans, query_named
+from midstream.job.commands.forecast import forecast, offered_plans
+from midstream.job.commands.replacement import query_named
 from midstream.job.events import AddingRecorded, TextChanged
 from midstream.job.job import Job
 from midstream.job.requests import without_deadline
@@ -172,6 +174,10 @@ def carry_out(session: Commanded, command: Command) -> Any:
             return {"query": name, "plan": query.plan.text}
         case ReplaceQuery():
             return _put_in_place(session, command)
+        case SwitchQuery(name):
+            told = forecast(job, command, session.catalog)
+            session.queries_by(name).switch()
+            return told
         case DropQuery(name):
             running, added = job.queries.get(name), name in job.state.added
             declared, _ = job.state.texts.get(name, (None if running is None else running.cql, None))
@@ -191,7 +197,7 @@ def _put_in_place(session: Commanded, command: ReplaceQuery) -> dict[str, Any]:
     """Replaces a query, with those that read it; all of them are remembered as what they have become."""
     job = session._job
     before, texts, added = dict(job.queries), dict(job.state.texts), dict(job.state.added)
-    options = {name: getattr(command, name) for name in ("plan", "incomplete", "verify", "columns")}
+    options = {name: getattr(command, name) for name in ("plan", "incomplete", "verify", "columns", "where", "then")}
     told = session.replace(command.query, command.cql, **options)
     if command.verify is not None or told["paced"]:
         return told

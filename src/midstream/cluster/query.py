@@ -23,6 +23,7 @@ from midstream.html import Records
 from midstream.inputs import Duration
 from midstream.job.commands.accounts import decisions_of, history_of, statistics_of
 from midstream.job.commands.forecast import migration_text, moved_text
+from midstream.job.events import ShadowSwitched
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
 from midstream.job.plans.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
@@ -127,6 +128,10 @@ class Query(ContinuousQuery):
     def cancel_migration(self) -> None:
         """Goes back to the plan before the migration under way, with the next batch; nothing is lost or doubled."""
         self._job.cancel_migration(self.name)
+
+    def switch(self) -> None:
+        """Lets the text that `session.replace(…, verify=…)` runs beside it take its place with the next batch."""
+        self._job.apply(ShadowSwitched(self.name))
 
     @property
     def migrating(self) -> str | None:

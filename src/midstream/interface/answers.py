@@ -24,6 +24,7 @@ from midstream.checkpoint.commands import (
     ShowPlan,
     ShowStatus,
     StopJob,
+    SwitchQuery,
 )
 from midstream.errors import InternalError
 
@@ -57,8 +58,11 @@ def answer_text(command: Command | None, answer: Record) -> str:
             if answer["paced"]:
                 return f"query {query} is replaced once its windows are filled; until then the old text answers"
             if command.verify is not None:
-                return f"query {query} runs by both texts for {command.verify}, and changes if they give the same"
+                then = "and waits then" if command.then == "wait" else "and changes if they give the same"
+                return f"query {query} runs by both texts for {command.verify}, {then}"
             return "\n".join(f"query {p['query']} is replaced with the next batch: {p['complete']}" for p in parts)
+        case SwitchQuery(query):
+            return f"query {query} changes with the next batch; {verified_text(answer['verified'])}"
         case DropQuery(query):
             return f"query {query} was dropped"
         case ResumeQuery(query):
@@ -94,6 +98,8 @@ def forecast_text(command: Command, record: Record) -> str:
         case ReplaceQuery(query):
             parts = [record, *record["readers"]]
             return "\n".join(f"query {part['query']} would be replaced: {change_text(part)}" for part in parts)
+        case SwitchQuery(query):
+            return f"query {query} would change to {record['cql']}; {verified_text(record['verified'])}"
         case DropQuery(query):
             rows = f"{size(record['state_bytes'])} of state ({plural(record['state_rows'], 'row')})"
             return f"query {query} would go, with {rows} and {plural(record['results'], 'result')}"
@@ -118,6 +124,13 @@ def forecast_text(command: Command, record: Record) -> str:
             paused = plural(len(record["queries"]), "query", "queries")
             return f"the job would end after the batch under way; {paused} would pause"
     raise InternalError(f"there are no words for a forecast of {command}")
+
+
+def verified_text(found: Record) -> str:
+    """What a comparison of two texts has found so far."""
+    if found["difference"] is None:
+        return "nothing has differed"
+    return "; ".join(str(found["difference"]).splitlines())
 
 
 def _plan_line(record: Record) -> str:

@@ -93,9 +93,14 @@ def removed_lines(query: StoredQuery) -> Iterator[str]:
         yield f"  {removed['rows']:,} results of query {query.name} that start before {before} were removed"
 
 
+def _so_far(query: StoredQuery) -> str:
+    found = {} if query.migration is None else query.migration.verified or {}
+    return found.get("difference") or "the same so far"
+
+
 def _query(query: StoredQuery) -> Iterator[str]:
     moving = f", migrating to {query.migrating_to}" if query.migrating_to else ""
-    moving += f", being verified with {query.verifying}, the same so far" if query.verifying else ""
+    moving += f", being verified with {query.verifying}, {_so_far(query)}" if query.verifying is not None else ""
     rests = f", {query.status}" if query.status in ("replaced", "quarantined") else ""
     yield f"query {query.name}: {results_text(query)}, plan {query.plans or 'without joins'}{moving}{rests}"
     if query.account.set_aside is not None:

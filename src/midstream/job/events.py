@@ -74,6 +74,13 @@ class ShadowBegun:
 
 
 @dataclass(frozen=True, slots=True)
+class ShadowSwitched:
+    """The other text of a query is to take its place with the next batch, whatever the comparison has found."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueryDropped:
     """A query has ended; the next manifest is without it."""
 
@@ -255,6 +262,7 @@ QueryEvent = (
     | QueryWithdrawn
     | QueryReplaced
     | ShadowBegun
+    | ShadowSwitched
     | QueryDropped
     | QueryLeftOut
     | AddingRecorded

@@ -37,6 +37,7 @@ from midstream.job.events import (
     Scheduled,
     SettingsChanged,
     ShadowBegun,
+    ShadowSwitched,
     SlotsDecided,
     StreamsArrive,
     TextChanged,
@@ -47,6 +48,7 @@ from midstream.job.migrations.migrating import (
     begin_verified,
     cancel_migration,
     let_shadows_take_places,
+    switch_to_shadow,
 )
 from midstream.job.state import JobState
 
@@ -114,6 +116,8 @@ def _of_query(state: JobState, event: QueryEvent) -> tuple[Action, ...]:
             state.queries[shadow.name] = shadow
             state.routes.update(shadow.staged.routes)
             state.verifications.begin(name, verification)
+        case ShadowSwitched(name):
+            switch_to_shadow(state, name)
         case QueryLeftOut(manifest):
             state.leave_out(manifest)
         case AddingRecorded(name, settings):

@@ -72,6 +72,12 @@ class Verified:
         """What is told of a new plan that fails where the old one does not."""
         return Verified(since, compared_to, f"the new plan failed: {error.message}")
 
+    @staticmethod
+    def from_json(known: Mapping[str, Any]) -> Verified:
+        """What plain values said."""
+        sides = {side: tuple(known[side]) for side in ("only_in_old", "only_in_new")}
+        return Verified(**{**known, **sides})
+
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""
         return {

@@ -13,17 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from midstream.checkpoint.commands import (
-    COMMANDS,
-    CQL,
-    LINKS,
-    NUMBER,
-    ChangeLinks,
-    Command,
-    CommandField,
-    ShowStatus,
-    command_of,
-)
+from midstream.checkpoint.command_fields import CQL, LINKS, NUMBER, CommandField
+from midstream.checkpoint.commands import COMMANDS, ChangeLinks, Command, ShowStatus, command_of
 from midstream.checkpoint.lease import is_running
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import job_at, status_record

@@ -29,27 +29,26 @@ from midstream.checkpoint.commands import (
     ResumeQuery,
     ScheduleOperators,
     StopJob,
+    SwitchQuery,
 )
 from midstream.checkpoint.stored_slots import moving_groups
 from midstream.distribution.fragments import ARRIVAL, Routing
 from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
-from midstream.job.commands.adding import Adding, first_plan
-from midstream.job.commands.rewording import Replacement, Rewording, Text
+from midstream.job.commands.adding import first_plan
+from midstream.job.commands.replacement import query_named, replacement, switched
 from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
-from midstream.job.queries.filling import Pace
 from midstream.job.queries.plan_graph import graph_of
-from midstream.job.queries.running_query import Beginning, RunningQuery
+from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import move_of, require_both
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
 from midstream.language import parse
-from midstream.language.over_queries import with_queries
 from midstream.migration.auto import PREFERENCES, Auto, StrategyChoice, preference_named
 from midstream.migration.costs import Predictor
 from midstream.migration.predict import predicted, prediction_text
@@ -83,7 +82,9 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
         case AddQuery(name, cql):
             return _add(job, name, parse(cql, catalog), command.plan)
         case ReplaceQuery():
-            return _replace(job, command, catalog)
+            return replacement(job, command, catalog)
+        case SwitchQuery(name):
+            return switched(job, name)
         case DropQuery(name):
             return _drop(job, query_named(job, name))
         case Rebalance(protocol, by, routing):
@@ -105,14 +106,6 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
             last = None if job.manifest is None else job.manifest.batch_id
             return {"batch": last, "queries": sorted(job.queries)}
     raise InternalError(f"there is no forecast of {command}")
-
-
-def query_named(job: Job, name: str) -> RunningQuery:
-    """A query of the job."""
-    if name not in job.queries:
-        known = ", ".join(job.queries) or "none"
-        raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
-    return job.queries[name]
 
 
 def offered_plans(job: Job, query: RunningQuery) -> list[Record]:
@@ -260,28 +253,6 @@ def _add(job: Job, name: str, relation: Relation, wanted: str | None) -> Record:
         "columns": [[field.name, str(field.type)] for field in relation.schema],
         "warnings": list(growth(plan.physical)),
     }
-
-
-def _replace(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
-    first, *readers = changes_by(job, command, catalog)
-    most = Pace.of(job.manifest, ()).rows
-    read = sum(window.rows for window in first.verdict.windows)
-    # What changes together begins together, in one batch; so does what is compared.
-    paced = command.verify is None and not readers and most is not None and read > most
-    # Of a query that is behind those who keep the rows, what these have forgotten is missing until it has caught up.
-    registers = {} if job.manifest is None else job.manifest.streams.registers
-    behind = first.new.reached(registers) + 1 < first.verdict.start and command.incomplete == "emit"
-    paced = paced and not behind
-    return {**first.to_json(), "paced": paced, "readers": [reader.to_json() for reader in readers]}
-
-
-def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replacement]:
-    """What a request for another text changes: the query first, then those that read it."""
-    old, begins = query_named(job, command.query), Beginning(command.incomplete == "withhold")
-    cql = with_queries(command.cql, catalog.queries, catalog.streams)
-    text = Text(old.name, cql, parse(cql, catalog), command.plan, old.emit_every, old.share, begins)
-    rewording = Rewording(job, Adding(job, catalog.functions), catalog)
-    return rewording.changes(rewording.with_readers(text))
 
 
 def _drop(job: Job, query: RunningQuery) -> Record:

@@ -101,7 +101,7 @@ def begin_verified(state: JobState, observed: Mapping[str, Statistics]) -> None:
     """Starts the migrations that were verified and that queries have to go through themselves."""
     for name, known in list(state.verifications.by_query.items()):
         query = state.queries[name]
-        if not known.passed or known.text or query.migration is not None or name in state.faults.stopped:
+        if not known.passed or known.shadow or query.migration is not None or name in state.faults.stopped:
             continue
         target = state.target(query, plan_query(query.plan.query, known.plan, query.emit_every))
         if keeps_from(state.manifest, query, target):
@@ -119,23 +119,39 @@ def let_shadows_take_places(state: JobState) -> list[str]:
 
     The query that comes takes over all that its shadow runs, in the batch that is the last for the shadow too.
     """
-    passed = {name: known for name, known in state.verifications.by_query.items() if known.passed and known.text}
+    passed = {name: known for name, known in state.verifications.by_query.items() if known.passed and known.shadow}
     for name, known in passed.items():
         manifest, old, shadow = state.manifest, state.queries[name], state.queries[copy_name(name)]
-        assert manifest is not None and known.text is not None
+        assert manifest is not None and known.shadow is not None
+        text = known.shadow.cql
         declared, added = state.texts.get(name, (old.cql,))[0], state.added.get(name)
-        freed = with_name_free(manifest, name, known.text, shadow.plan.text)
+        freed = with_name_free(manifest, name, text, shadow.plan.text)
         *past, record = freed.account(name).history
         freed = freed.with_account(name, history=[*past, {**record, "verified": known.found().to_json()}])
         state.replace_query(name, name_of_old(manifest, name), freed, old)
-        state.queries[name] = replace(shadow.called(name), programs={}, begins=Beginning(known.withhold))
+        state.queries[name] = replace(shadow.called(name), programs={}, begins=Beginning(known.shadow.withhold))
         state.retiring.add(shadow.name)
         del state.verifications.by_query[name]
         if added is not None:
-            state.added[name] = {**added, "cql": known.text, "plan": None}
+            state.added[name] = {**added, "cql": text, "plan": None}
         else:
-            state.texts[name] = (declared, known.text)
+            state.texts[name] = (declared, text)
     return list(passed)
+
+
+def switch_to_shadow(state: JobState, name: str) -> None:
+    """Lets the other text of a query take its place with the next batch, whatever was found so far."""
+    manifest, known, copy = state.manifest, state.verifications.by_query.get(name), copy_name(name)
+    if manifest is None or known is None or known.shadow is None or not known.shadow.columns:
+        raise MigrationError(
+            f"query {name} is not compared with another text",
+            hint="begin with replace --verify; a text that is not compared takes the place by itself",
+        )
+    if copy in state.faults.stopped or manifest.released.get(copy, BEGINNING) < known.since:
+        raise MigrationError(
+            f"the other text of query {name} gives no complete results yet", hint="wait until it does, or cancel it"
+        )
+    state.verifications.by_query[name] = replace(known, passed=True, comparison=None)
 
 
 def require_untried(state: JobState, name: str, plan: Plan) -> None:

@@ -9,11 +9,9 @@ it differs, its results stay readable, as those of replaced queries do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
-
-import pyarrow as pa
 
 from midstream.algebra.snapshots_so_far import Comparison
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -21,9 +19,10 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.stored_results import stored_results
-from midstream.errors import InputError, MigrationError
+from midstream.errors import InputError, MigrationError, QueryError
 from midstream.job.circumstances import is_finished
 from midstream.job.migrations.copies import adopted, archive_name, archived, without_copy
+from midstream.job.migrations.shadows import ShadowText
 from midstream.job.queries.completeness import Record
 from midstream.job.queries.faults import QUARANTINED
 from midstream.job.queries.running_query import RunningQuery
@@ -52,18 +51,17 @@ class Verification:
     """What is left to compare; rebuilt from the stored results where it is not known."""
     slots: tuple[int, ...] | None = None
     """The slots that go over to the plan; None: all."""
-    text: str | None = None
+    shadow: ShadowText | None = None
     """The other text that the copy runs by, if it does."""
-    columns: tuple[str, ...] = ()
-    """The columns that are compared if the texts differ."""
-    withhold: bool = False
-    """Whether the other text gives no results that lack rows once it takes the place."""
+    differs: Verified | None = None
+    """The first difference, where it is for people to judge."""
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of it."""
         done = {name: getattr(self, name) for name in _PLAIN}
         some: dict[str, Any] = {"slots": list(self.slots)} if self.slots is not None else {}
-        some |= {"text": self.text, "columns": list(self.columns)} if self.text is not None else {}
+        some |= {} if self.shadow is None else {"shadow": self.shadow.to_json()}
+        some |= {} if self.differs is None else {"differs": self.differs.to_json()}
         return {**done, "ticks": self.stretch.ticks, "until": self.stretch.until, **some}
 
     @staticmethod
@@ -72,19 +70,20 @@ class Verification:
         slots = tuple(done["slots"]) if "slots" in done else None
         stretch = Stretch(done["ticks"], done["until"])
         plain = {name: done[name] for name in _PLAIN}
-        columns = tuple(done.get("columns", ()))
-        return Verification(**plain, stretch=stretch, slots=slots, text=done.get("text"), columns=columns)
+        shadow = ShadowText.from_json(done["shadow"]) if "shadow" in done else None
+        differs = Verified.from_json(done["differs"]) if "differs" in done else None
+        return Verification(**plain, stretch=stretch, slots=slots, shadow=shadow, differs=differs)
 
     def found(self, end: int | None = None) -> Verified:
-        """What has been found if nothing differs."""
-        return Verified(self.since, self.compared_to if end is None else end)
+        """What has been found, if nothing differs from here on."""
+        return self.differs or Verified(self.since, self.compared_to if end is None else end)
 
     def under_way(self, old_plan: str, copy: RunningQuery | None) -> dict[str, Any]:
         """What the history says of it before its end."""
         return _record(self, old_plan, copy, VERIFYING, None, self.found())
 
 
-_PLAIN = ("plan", "strategy", "trigger", "part", "since", "compared_to", "passed", "withhold")
+_PLAIN = ("plan", "strategy", "trigger", "part", "since", "compared_to", "passed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class Verifications:
 
     def is_shadow(self, copy: str) -> bool:
         """Whether a copy runs by another text than its query."""
-        return any(copy == copy_name(name) and known.text is not None for name, known in self.by_query.items())
+        return any(copy == copy_name(name) and known.shadow is not None for name, known in self.by_query.items())
 
     def target_of(self, query: str) -> str | None:
         """The plan that a query is being verified with."""
@@ -198,27 +197,28 @@ def _examined(
 ) -> tuple[Manifest, Consequence]:
     """The manifest with what the results of a query and its copy say by now, and what follows from that."""
     copy, query = copy_name(name), queries[name]
-    if known.text is not None and not known.columns:
-        return manifest, Consequence(replace(known, passed=_is_full(manifest, copy)), "goes on")
+    if known.shadow is not None and not known.shadow.columns:
+        return manifest, Consequence(replace(known, passed=is_full(manifest, copy)), "goes on")
     if known.since == INFINITY:
         since = _complete_from(manifest, copy)
         known = replace(known, since=since, compared_to=since)
-    verdict, comparison = _verdict(files, manifest, name, known)
+    verdict, comparison = _verdict(files, manifest, query, known)
     stretch = Stretch(known.stretch.ticks, known.stretch.until)
     migrated = _migrated(manifest, copy, known)
-    outcome = verdict.outcome
-    if outcome is None and stretch.is_over(migrated, verdict.found.compared_to):
+    outcome, waits = verdict.outcome, known.shadow is not None and known.shadow.waits
+    if outcome == DIFFERS and waits:
+        return manifest, Consequence(replace(known, differs=verdict.found, comparison=None), "goes on")
+    if outcome is None and stretch.is_over(migrated, verdict.found.compared_to) and not waits:
         outcome = "done"
     elif outcome is None and is_finished(manifest):
         outcome = ENDED
     if outcome is None:
         after = replace(known, compared_to=verdict.found.compared_to, stretch=stretch, comparison=comparison)
         return manifest, Consequence(after, "goes on")
-    if outcome == "done" and known.text is not None:
-        after = replace(known, compared_to=verdict.found.compared_to, passed=True, comparison=None)
+    after = replace(known, compared_to=verdict.found.compared_to, passed=True, comparison=None)
+    if outcome == "done" and known.shadow is not None:
         return manifest, Consequence(after, "goes on")
     if outcome == "done" and not can_be_adopted(query.plan, queries[copy].after_batch.plan):
-        after = replace(known, compared_to=verdict.found.compared_to, passed=True, comparison=None)
         return without_copy(manifest, name), Consequence(after, "removed")
     record = _record(known, query.plan.text, queries[copy], outcome, manifest, verdict.found)
     if outcome == "done":
@@ -231,7 +231,7 @@ def _examined(
 
 def _migrated(manifest: Manifest, copy: str, known: Verification) -> bool:
     """Whether all slots of a copy that are to go over to a plan have done so."""
-    if known.text is not None:
+    if known.shadow is not None:
         return True
     if copy in manifest.migration:
         return False
@@ -242,40 +242,46 @@ def _migrated(manifest: Manifest, copy: str, known: Verification) -> bool:
 
 
 def _verdict(
-    files: Files, manifest: Manifest, name: str, known: Verification
+    files: Files, manifest: Manifest, query: RunningQuery, known: Verification
 ) -> tuple[VerificationVerdict, Comparison | None]:
     """What the results of a query and its copy say by now."""
-    copy = copy_name(name)
+    name, copy = query.name, copy_name(query.name)
     if manifest.queries[name].status == QUARANTINED:
         return VerificationVerdict("cancelled", known.found()), None
     if manifest.queries[copy].status == QUARANTINED:
         fault = manifest.account(copy).fault
         reason = "it is in quarantine" if fault is None else fault.reason
         return VerificationVerdict(FAILED, Verified.failing(known.since, known.compared_to, InputError(reason))), None
+    if known.differs is not None:
+        return VerificationVerdict(None, known.differs), None
     comparison = known.comparison
     if comparison is None or comparison.since != known.compared_to:
         comparison = Comparison(known.since)
-        _compare(files, manifest, name, comparison, known.compared_to, known)
+        _compare(files, manifest, query, comparison, known.compared_to, known)
     comparison = replace(comparison)
     until = min(manifest.released.get(q, BEGINNING) for q in (name, copy))
-    found = _compare(files, manifest, name, comparison, until, known)
+    found = _compare(files, manifest, query, comparison, until, known)
     if found is not None:
         return VerificationVerdict(DIFFERS, replace(found, since=known.since)), None
     return VerificationVerdict(None, known.found(comparison.since)), comparison
 
 
 def _compare(
-    files: Files, manifest: Manifest, name: str, comparison: Comparison, until: int, known: Verification
+    files: Files, manifest: Manifest, query: RunningQuery, comparison: Comparison, until: int, known: Verification
 ) -> Verified | None:
     """Compares up to an instant what both have released; gives the difference, if there is one."""
     if until <= comparison.since:
         return None
     since = comparison.since
     # A query by another text has no past: what the old one gave before may be valid still.
-    first = BEGINNING if known.text is not None and since == known.since else since
-    x, y = (_between(files, manifest, q, first, until) for q in (name, copy_name(name)))
-    if known.text is not None:
-        x, y = ([table.select(_compared(table, known.columns)) for table in side] for side in (x, y))
+    shadow = known.shadow
+    first = BEGINNING if shadow is not None and since == known.since else since
+    x, y = (_between(files, manifest, q, first, until) for q in (query.name, copy_name(query.name)))
+    if shadow is not None:
+        try:
+            x, y = ([shadow.compared(table, query.functions) for table in side] for side in (x, y))
+        except (InputError, QueryError) as error:
+            return Verified(since, since, f"they cannot be compared where {shadow.where}: {error.message}")
     comparison.x, comparison.y = [*comparison.x, *x], [*comparison.y, *y]
     found = comparison.compare(until)
     return None if found else Verified.differing(since, since, found, comparison.differs_at)
@@ -288,15 +294,10 @@ def _between(files: Files, manifest: Manifest, query: str, since: int, until: in
     return [table] if table.num_rows else []
 
 
-def _is_full(manifest: Manifest, copy: str) -> bool:
+def is_full(manifest: Manifest, copy: str) -> bool:
     """Whether a copy by another text has been given all rows that are kept for it."""
     sharing = manifest.account(copy).sharing
     return sharing is not None and not sharing.get("filling") and manifest.queries[copy].status != QUARANTINED
-
-
-def _compared(table: pa.Table, columns: Sequence[str]) -> list[str]:
-    times = [name for name in ("ts", "valid_from", "valid_to") if name in table.column_names and name not in columns]
-    return [*columns, *times]
 
 
 def _complete_from(manifest: Manifest, copy: str) -> int:

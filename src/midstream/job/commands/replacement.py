@@ -1,0 +1,77 @@
+"""What a request for another text of a query changes, and how both are compared before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from midstream.algebra.declarations import Catalog
+from midstream.checkpoint.commands import ReplaceQuery
+from midstream.errors import JobError, QueryError
+from midstream.job.commands.adding import Adding
+from midstream.job.commands.rewording import Replacement, Rewording, Text
+from midstream.job.events import ShadowSwitched
+from midstream.job.job import Job
+from midstream.job.migrations.shadows import ShadowText, shadow_of
+from midstream.job.queries.filling import Pace
+from midstream.job.queries.running_query import Beginning, RunningQuery
+from midstream.job.transitions import after
+from midstream.language import parse
+from midstream.language.over_queries import with_queries
+
+Record = dict[str, Any]
+
+
+def query_named(job: Job, name: str) -> RunningQuery:
+    """A query of the job."""
+    if name not in job.queries:
+        known = ", ".join(job.queries) or "none"
+        raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
+    return job.queries[name]
+
+
+def replacement(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
+    """What putting another text in a query's place would do."""
+    first, *readers = changes_by(job, command, catalog)
+    shadow_by(job, command, [first, *readers], catalog)
+    most = Pace.of(job.manifest, ()).rows
+    read = sum(window.rows for window in first.verdict.windows)
+    # What changes together begins together, in one batch; so does what is compared.
+    paced = command.verify is None and not readers and most is not None and read > most
+    # Of a query that is behind those who keep the rows, what these have forgotten is missing until it has caught up.
+    registers = {} if job.manifest is None else job.manifest.streams.registers
+    behind = first.new.reached(registers) + 1 < first.verdict.start and command.incomplete == "emit"
+    paced = paced and not behind
+    return {**first.to_json(), "paced": paced, "readers": [reader.to_json() for reader in readers]}
+
+
+def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replacement]:
+    """What a request for another text changes: the query first, then those that read it."""
+    old, begins = query_named(job, command.query), Beginning(command.incomplete == "withhold")
+    cql = with_queries(command.cql, catalog.queries, catalog.streams)
+    text = Text(old.name, cql, parse(cql, catalog), command.plan, old.emit_every, old.share, begins)
+    rewording = Rewording(job, Adding(job, catalog.functions), catalog)
+    return rewording.changes(rewording.with_readers(text))
+
+
+def shadow_by(job: Job, command: ReplaceQuery, changes: Sequence[Replacement], catalog: Catalog) -> ShadowText | None:
+    """The text that a request has run beside a query to compare both, if it has; refuses what cannot be compared."""
+    first, *readers = changes
+    if command.verify is None:
+        asked = [name for name in ("columns", "where", "then") if getattr(command, name) not in (None, "switch")]
+        if asked:
+            raise QueryError(f"{asked[0]} is about texts that are compared", hint="give verify, such as '1 hour', too")
+        return None
+    if readers or not first.verdict.ever_complete:
+        why = "other queries read it" if readers else first.verdict.complete
+        raise JobError(f"another text of query {command.query} cannot be verified: {why}", hint="leave verify out")
+    old = query_named(job, command.query).plan
+    return shadow_of(command, old, first.new.plan, first.text.cql, catalog.functions)
+
+
+def switched(job: Job, name: str) -> Record:
+    """What letting the other text of a query take its place would do."""
+    after(job.state, ShadowSwitched(query_named(job, name).name))
+    known = job.state.verifications.by_query[name]
+    assert known.shadow is not None
+    return {"query": name, "cql": known.shadow.cql, "verified": known.found().to_json()}

@@ -1,0 +1,117 @@
+"""Another text runs beside a query, and is compared with it where both are meant to agree, before it counts."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from tests.job.test_changed_queries import SAME as WITH_MOST
+from tests.job.test_changed_queries import WITH_LOW, declared, pushed
+from tests.job.test_replacing import clipped
+from typer.testing import CliRunner
+
+import midstream as ms
+from midstream.checkpoint.commands import CancelMigration, ReplaceQuery, SwitchQuery
+from midstream.cluster.listener import carry_out
+from midstream.interface.cli.app import app
+
+FEWER = "SELECT k, COUNT(*) AS n, MIN(v) AS low FROM A [RANGE 12] WHERE k < 2 OR v < 28 GROUP BY k"
+OLD = WITH_LOW.replace("30", "12")
+MOST = WITH_MOST.replace("30", "12")
+
+
+def answers(cql: str) -> pa.Table:
+    return ms.reference(cql, {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(45)])})
+
+
+@pytest.mark.parametrize(
+    ("how", "switches"),
+    [
+        ({"where": "k < 2"}, True),
+        ({"where": "n < 9 AND k BETWEEN 0 AND 1", "columns": "n"}, True),
+        ({"where": "low >= 0"}, False),
+        ({"columns": "n"}, False),
+        ({}, False),
+    ],
+)
+def test_texts_are_compared_where_they_are_meant_to_agree(how, switches, tmp_path):
+    session = declared(tmp_path, OLD)
+    pushed(session, 0, 15)
+    session.replace("q", FEWER, verify=20, **how)
+    pushed(session, 15, 27)
+    session.stop()
+    session = declared(tmp_path, OLD)
+    pushed(session, 27, 45)
+    query, record = session.queries["q"], session.queries["q"].history[-1].record
+    session.finish()
+    got = session.results("q")
+    session.stop()
+    start = record.get("complete_from") or 0
+    assert (query.cql == FEWER) == switches
+    if not switches:
+        assert record["verified"]["instant"] == ms.snapshot_equal(answers(OLD), answers(FEWER)).instant == 29
+    assert ms.snapshot_equal(clipped(got, start), clipped(answers(FEWER if switches else OLD), start))
+
+
+@pytest.mark.parametrize(("text", "switch"), [(MOST, True), (FEWER, True), (FEWER, False)])
+def test_a_text_that_waits_changes_by_hand_alone_whatever_was_found(text, switch, tmp_path):
+    session = declared(tmp_path, OLD)
+    pushed(session, 0, 15)
+    with pytest.raises(ms.MigrationError, match="not compared with another text"):
+        session.queries["q"].switch()
+    carry_out(session, ReplaceQuery("q", text, verify=5, columns="k, n", then="wait"))
+    with pytest.raises(ms.MigrationError, match="no complete results yet"):
+        carry_out(session, SwitchQuery("q"))
+    pushed(session, 15, 35)
+    session.stop()
+    session = declared(tmp_path, OLD)
+    pushed(session, 35, 38)
+    record = session.queries["q"].history[-1].record
+    assert session.queries["q"].cql == OLD and record["status"] == "verifying"
+    assert record["verified"]["instant"] == (29 if text == FEWER else None)
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
+    assert ("snapshots differ first at 29" if text == FEWER else "the same so far") in shown
+    if switch:
+        assert carry_out(session, SwitchQuery("q"))["verified"] == record["verified"]
+    else:
+        carry_out(session, CancelMigration("q"))
+    pushed(session, 38, 45)
+    query, records = session.queries["q"], [done.record for done in session.queries["q"].history]
+    session.finish()
+    got = session.results("q")
+    session.stop()
+    assert query.cql == (text if switch else OLD)
+    assert [done["verified"] for done in records if "verified" in done] == [record["verified"]]
+    start = records[-1].get("complete_from") or 0
+    assert ms.snapshot_equal(clipped(got, start), clipped(answers(query.cql), start))
+
+
+def test_a_condition_that_fails_on_a_result_ends_the_comparison_and_not_the_job(tmp_path):
+    session = declared(tmp_path, OLD)
+    pushed(session, 0, 15)
+    session.replace("q", MOST, verify=5, where="CAST('x' || CAST(n AS STRING) AS BIGINT) > 0")
+    pushed(session, 15, 25)
+    record = session.queries["q"].history[-1].record
+    assert session.queries["q"].cql == OLD and record["status"] == "differs"
+    assert "cannot be compared where" in record["verified"]["difference"]
+    session.stop()
+
+
+def test_a_comparison_that_does_not_fit_both_texts_is_refused_before_anything_happens(tmp_path):
+    session = declared(tmp_path, OLD)
+    pushed(session, 0, 5)
+    for how, why in (
+        ({"verify": 5, "columns": "k, low"}, "columns to compare, of the same types: low"),
+        ({"verify": 5, "where": "low > 3"}, "unknown column low"),
+        ({"verify": 5, "where": "n > 1 GROUP BY n"}, "not one condition"),
+        ({"verify": 5, "where": "k >"}, "no condition on what both texts give"),
+        ({"where": "k > 1"}, "where is about texts that are compared"),
+        ({"columns": "k"}, "columns is about texts that are compared"),
+        ({"then": "wait"}, "then is about texts that are compared"),
+        ({"verify": 5, "then": "later"}, "unknown then"),
+    ):
+        for dry_run in (True, False):
+            with pytest.raises(ms.MidstreamError, match=why):
+                session.replace("q", MOST, dry_run=dry_run, **how)
+    pushed(session, 5, 7)
+    assert not session.queries["q"].history and session.queries["q"].cql == OLD
+    session.stop()
