@@ -140,8 +140,7 @@ class SharingPlan:
         filling, given, rest = filling.next(query.name, kept, self.pace, self.before.slots)
         self.derived += given
         self.filled.add(query.name)
-        if rest:
-            self.rest[lane_name(query.name, KEPT)] = rest
+        self.rest.update({lane_name(query.name, KEPT): rest} if rest else {})
         return replace(record, own=True, filling=filling.to_json() if rest else {})
 
     def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Fingerprint, Record]]:
@@ -176,8 +175,7 @@ class SharingPlan:
             for window in windows:
                 if window.alias in since or len(places[window.alias]) > 1:
                     continue
-                donor = self._donor(query, window)
-                if donor is None:
+                if (donor := self._donor(query, window)) is None:
                     continue
                 other, fragment, kept, record = donor
                 since[window.alias] = record.since[kept.alias]
@@ -323,6 +321,8 @@ class SharingPlan:
     def _tokens(self, work: FragmentWork) -> set[object]:
         known, number = self._shape(self.queries[work.query]), work.fragment.number
         since = self.records[work.query].since
+        if work.query in self.filled:  # what is being filled nobody else has
+            return set()
         if number in known.kept:
             return {(*probed_token(known.kept[number]), since[probed_alias(known.kept[number])])}
         return {(w.state, w.key, w.nulls, since[w.alias]) for w in known.windows.get(number, ())}
@@ -366,7 +366,7 @@ class SharingPlan:
         if fresh and later:
             named = Shipped(self._new_names(work.query, outline, False))
         grid = query.boxes[work.fragment.number].grid if later else query.grid
-        return Member(work, named, since, fresh, grid)
+        return Member(work, named, {} if work.query in self.filled else since, fresh, grid)
 
     def _new_names(self, query: str, outline: Outline, runs: bool) -> NodeNames:
         """The numbers of nodes of a new query that reads other fragments: what does not run yet has its own."""

@@ -126,6 +126,8 @@ class TaskGraph:
         """The windows that are kept here and that others may keep too, by what they hold."""
         for i, operator in enumerate(self.live.operators if self.work.shares else ()):
             node = self.live.nodes[i]
+            if not self.owner[i].since:
+                continue
             if isinstance(node, KeptWindow):
                 token = (*probed_token(node), self.owner[i].since[probed_alias(node)])
                 yield token, operator.frontier, operator.states[0]

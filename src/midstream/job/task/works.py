@@ -135,7 +135,7 @@ class FragmentWork:
 class Member:
     """A fragment in a graph: the names of its nodes, since when its windows are kept, and whether it is new.
 
-    A fragment without names has a graph of its own.
+    A fragment without names has a graph of its own. Windows of no beginning are being filled: nobody else has them.
     """
 
     work: FragmentWork
