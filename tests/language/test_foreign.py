@@ -1,4 +1,4 @@
-"""Queries of Spark and Flink become queries of this language, and mean the same."""
+"""Queries of Spark, Flink and RisingWave become queries of this language, and mean the same."""
 
 from __future__ import annotations
 
@@ -70,6 +70,26 @@ def test_a_window_over_another_column_and_a_join_without_a_bound_are_refused() -
     with pytest.raises(ms.QueryError, match="needs a window on stream"):
         query = "SELECT o.id FROM orders o JOIN payments p ON o.id = p.id AND p.ts > o.ts"
         ms.run(query, {"orders": table, "payments": table}, dialect="flink")
+
+
+NEWEST = "SELECT k, price FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY ts DESC) n FROM bids) WHERE n <= 2"
+TOP = (
+    "SELECT window_start, k, price FROM (SELECT *, row_number() OVER (PARTITION BY window_start ORDER BY price DESC) n "
+    "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTE))) WHERE n <= 2"
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [
+        (NEWEST, "SELECT k, price FROM bids [PARTITION BY k ROWS 2]"),
+        (TOP, "SELECT window_start, k, price FROM bids [TUMBLE 10 MINUTES] ORDER BY price DESC LIMIT 2"),
+    ],
+)
+def test_the_newest_and_the_greatest_rows_are_those_of_windows(query: str, same: str) -> None:
+    minutes, prices = (1, 3, 7, 11, 12, 19, 25, 26), (5, 9, 2, 7, 8, 1, 3, 4)
+    bids = {"bids": pa.table({"ts": [at(m) for m in minutes], "k": list("abcabcaa"), "price": prices})}
+    assert ms.snapshot_equal(ms.run(query, bids, dialect="flink"), ms.reference(same, bids))
 
 
 def test_a_session_takes_queries_of_other_systems() -> None:

@@ -209,7 +209,7 @@ class Session(SessionTables):
         """Adds a continuous query, also while others run, and perhaps over one: it starts now, or with the next batch.
 
         `plan` forces a join tree or probe orders. With `share=False` it keeps everything to itself. In memory, with
-        `keep=False`, its results are forgotten once polled. `dialect`: whose text it is, "spark" or "flink".
+        `keep=False`, its results are forgotten once polled. `dialect`: whose text it is, as of `ms.run`.
 
         On a checkpoint, another text than the checkpoint has under the name is taken up as it is if it is the same
         query in other words; otherwise it is refused, or with `replace=True` takes the old one's place. What follows

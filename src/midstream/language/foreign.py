@@ -1,10 +1,11 @@
-"""Queries in the words of Spark and Flink: the same text with windows where this language writes them.
+"""Queries in the words of Spark, Flink and RisingWave: the same text with windows where this language writes them.
 
 What other systems say of time in functions and conditions is said here behind a stream. The changes are made in the
 text, so that what is asked can be read: `TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES)` is `bids [TUMBLE
-INTERVAL '10' MINUTES]`, a GROUP BY of `window(ts, '10 minutes')` puts that window behind its stream, and a join whose
-condition bounds how far apart two times are gives each stream the window that this needs, if it is an inner join. What
-none of these bounds stays as it is, and is refused where it would have to be kept for ever.
+INTERVAL '10' MINUTES]`, a GROUP BY of `window(ts, '10 minutes')` puts that window behind its stream, the newest rows of
+a key are `[PARTITION BY k ROWS n]`, and a join whose condition bounds how far apart two times are gives each stream the
+window that this needs, if it is an inner join. What none of these bounds stays as it is, and is refused where it would
+have to be kept for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from midstream.language.literals import duration_text
 from midstream.language.nodes import Node, flatten
 from midstream.language.text import DIALECT, read
 
-DIALECTS = ("spark", "flink")
+DIALECTS = ("spark", "flink", "risingwave")
 
 WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "CUMULATE": "CUMULATE", "SESSION": "SESSION", "WINDOW": "TUMBLE"} | {
     "SESSION_WINDOW": "SESSION"
@@ -33,7 +34,16 @@ WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "CUMULATE": "CUMULATE", "SESSION": 
 SIZE_LAST = ("HOP", "CUMULATE")
 """Flink's functions that take the size behind the slide; Spark's `window` takes it first."""
 
-BOUNDS = {f"{word}_{end}": f"window_{end.lower()}" for word in ("TUMBLE", "HOP", "SESSION") for end in ("START", "END")}
+NAMED = ("DATA", "TIMECOL", "SLIDE", "STEP", "GAP", "SIZE", "OFFSET")
+"""Flink's names of their arguments, in their order."""
+
+WINDOW_TIME = "window_end - INTERVAL '1' MILLISECOND"
+
+BOUNDS = {
+    f"{word}_{end}": text
+    for word in ("TUMBLE", "HOP", "SESSION")
+    for end, text in (("START", "window_start"), ("END", "window_end"), ("ROWTIME", WINDOW_TIME))
+}
 
 AS_STRUCT = "{'start': window_start, 'end': window_end}"
 
@@ -69,9 +79,9 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in DIALECT.tokenize(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
-    query = _edited(query, _table_functions(query, known))
-    query = _edited(query, _grouped_windows(query, known))
-    return _edited(query, _interval_joins(query, known))
+    for step in (_statement, _table_functions, _grouped_windows, _newest_rows, _interval_joins):
+        query = _edited(query, list(step(query, known)))
+    return query
 
 
 def _edited(text: str, edits: Sequence[Edit]) -> str:
@@ -97,6 +107,19 @@ def _calls(text: str, names: Mapping[str, str] | Sequence[str]) -> Iterator[Call
             yield Called(token.text.upper(), token.start, tokens[place - 1].end + 1, tuple(map(tuple, arguments)))
 
 
+def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
+    """Drops what stands around a query: into what its results go, and that they are given when windows end."""
+    tokens = list(DIALECT.tokenize(text))
+    words = [token.text.upper() for token in tokens]
+    if words[:1] in (["INSERT"], ["CREATE"]):
+        query = next((t for t, word in zip(tokens, words, strict=True) if word in ("SELECT", "WITH")), tokens[0])
+        yield Edit(0, query.start, "")
+    ends = len(words) - (words[-1:] == [";"])
+    for said in (["EMIT", "ON", "WINDOW", "CLOSE"], ["EMIT", "CHANGES"], ["EMIT", "FINAL"]):
+        if words[ends - len(said) : ends] == said:
+            yield Edit(tokens[ends - len(said) - 1].end + 1, len(text), "")
+
+
 def _text(source: str, tokens: Sequence[Token]) -> str:
     return source[tokens[0].start : tokens[-1].end + 1] if tokens else ""
 
@@ -109,23 +132,39 @@ def _window(source: str, call: Called, amounts: Sequence[Sequence[Token]], parti
         word = "HOP"
     if call.name in SIZE_LAST:
         written = [written[1], written[0], *written[2:]]
-    return f"[{partition}{word} {', '.join(written[:2])}{f' OFFSET {written[2]}' if len(written) > 2 else ''}]"
+    said, offset = (written[:1], written[1:]) if word in ("TUMBLE", "SESSION") else (written[:2], written[2:])
+    return f"[{partition}{word} {', '.join(said)}{f' OFFSET {offset[0]}' if offset else ''}]"
 
 
-def _table_functions(text: str, times: Mapping[str, str]) -> list[Edit]:
-    """`[TABLE(] TUMBLE(TABLE a, DESCRIPTOR(ts), size) [)]` as `a [TUMBLE size]`."""
-    edits: list[Edit] = []
+def _table_functions(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
+    """`[TABLE(] TUMBLE(TABLE a, DESCRIPTOR(ts), size) [)]`, or `TUMBLE(a, ts, size)`, as `a [TUMBLE size]`.
+
+    Elsewhere the bounds of windows are columns like others, so they are selected where `*` is.
+    """
+    tokens = list(DIALECT.tokenize(text))
+    before = (TokenType.SELECT, TokenType.COMMA, TokenType.DOT, TokenType.DISTINCT)
+    stars = [a for a, b in zip(tokens, tokens[1:], strict=False) if b.token_type == TokenType.STAR]
+    starred = any(token.token_type in before for token in stars)
+    timed = any(token.text.lower() == "window_time" for token in tokens)
     for call in _calls(text, WINDOWS):
-        first = call.arguments[0]
-        if not first or first[0].text.upper() != "TABLE" or len(call.arguments) < 3:
+        arguments = _in_order(call.arguments)
+        tabled = int(bool(arguments[0]) and arguments[0][0].text.upper() == "TABLE")
+        if len(arguments) < 3 or not (tabled or [t.token_type for t in arguments[1]] == [TokenType.VAR]):
             continue
-        stream, rest = first[1], _text(text, first[2:])
-        _require_time(text, call, times.get(stream.text.casefold()), call.arguments[1][2:-1])
+        stream, rest = arguments[0][tabled], _text(text, arguments[0][tabled + 1 :])
+        _require_time(text, call, times.get(stream.text.casefold()), arguments[1][2:-1] or arguments[1])
         partition = f"{rest} " if rest.upper().startswith("PARTITION") else ""
-        window = f"{_text(text, [stream])} {_window(text, call, call.arguments[2:], partition)}"
-        start, end = _without_table(text, call)
-        edits.append(Edit(start, end, window))
-    return edits
+        window = f"{_text(text, [stream])} {_window(text, call, arguments[2:], partition)}"
+        if starred or timed:
+            columns = f"*, window_start, window_end{f', {WINDOW_TIME} AS window_time' if timed else ''}"
+            window = f"(SELECT {columns} FROM {window})"
+        yield Edit(*_without_table(text, call), window)
+
+
+def _in_order(arguments: Sequence[tuple[Token, ...]]) -> Sequence[tuple[Token, ...]]:
+    """Arguments in the order in which they stand without names."""
+    named = {a[0].text.upper(): a[2:] for a in arguments if len(a) > 2 and a[1].token_type == TokenType.FARROW}
+    return [named[name] for name in NAMED if name in named] or arguments
 
 
 def _without_table(text: str, call: Called) -> tuple[int, int]:
@@ -189,12 +228,60 @@ def _tables(text: str) -> Iterator[tuple[str, int]]:
             yield token.text, token.end + 1
 
 
-def _interval_joins(text: str, times: Mapping[str, str]) -> list[Edit]:
+def _newest_rows(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
+    """A stream keeps n rows of a key if these are wanted by `row_number() OVER (PARTITION BY k ORDER BY ts DESC)`."""
+    for outer in _selects(text):
+        source, limits = _source(outer), dict(_limits(outer))
+        select = source.this if isinstance(source, exp.Subquery) else exp.Select()
+        table = None if any(map(select.args.get, ("where", "joins", "group"))) else _source(select)
+        if not isinstance(table, exp.Table) or table.args.get("window") is not None:
+            continue
+        newest = [(times.get(str(table.this.name).casefold(), "").casefold(), True)]
+        for item in select.expressions:
+            over = item.this.args.get("over") if isinstance(item, exp.Alias) else None
+            count = limits.get(item.alias.casefold())
+            if over is None or str(item.this.this).upper() != "ROW_NUMBER" or count is None:
+                continue
+            keys, order = over.args.get("partition_by") or [], over.args.get("order") or []
+            ordered = [(key.this.name.casefold(), bool(key.args.get("desc"))) for key in order]
+            if ordered == newest and keys and all(isinstance(key, exp.Column) for key in keys):
+                yield _behind(table, f" [PARTITION BY {', '.join(key.name for key in keys)} ROWS {count}]")
+
+
+def _source(select: Node) -> Node | None:
+    return select.args["from_"].this if select.args.get("from_") is not None else None
+
+
+def _limits(select: Node) -> Iterator[tuple[str, str]]:
+    """How many rows are wanted at most, by the column that counts them."""
+    for part in flatten(select.args["where"].this, exp.And) if select.args.get("where") is not None else ():
+        counts = isinstance(part, exp.LTE | exp.EQ) and isinstance(part.this, exp.Column)
+        if (
+            counts
+            and isinstance(part.expression, exp.Literal)
+            and (type(part) is exp.LTE or part.expression.name == "1")
+        ):
+            yield part.this.name.casefold(), part.expression.name
+
+
+def _selects(text: str) -> Iterator[Node]:
+    try:
+        yield from read(text).find_all(exp.Select)
+    except QueryError:
+        return
+
+
+def _behind(table: Node, window: str) -> Edit:
+    end = int(table.this.meta["start"]) + len(table.this.name) + (2 if table.this.args.get("quoted") else 0)
+    return Edit(end, end, window)
+
+
+def _interval_joins(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
     """`a.ts BETWEEN b.ts - x AND b.ts + y` gives a the window `[RANGE x]` and b the window `[RANGE y]`."""
     try:
         tree = read(text)
     except QueryError:
-        return []
+        return
     sources = {_alias(table): table for table in tree.find_all(exp.Table) if table.args.get("window") is None}
     columns = {alias: times.get(str(table.this.name).casefold(), "").casefold() for alias, table in sources.items()}
     spans: dict[str, dict[str, str]] = {}
@@ -207,14 +294,10 @@ def _interval_joins(text: str, times: Mapping[str, str]) -> list[Edit]:
             for later, earlier, distance in _distances(part):
                 if all(columns.get(alias, "") in ("", column) for alias, column in (later, earlier)):
                     spans.setdefault(earlier[0], {})[later[0]] = distance
-    edits = []
     for alias, table in sources.items():
         if spans.get(alias) and any(alias in spans.get(other, {}) for other in spans[alias]):
-            start = int(table.this.meta["start"])
-            end = start + len(table.this.name) + (2 if table.this.args.get("quoted") else 0)
             longest = max(spans[alias].values(), key=lambda text: ticks(text.strip("'"), TIMESTAMP_TIME))
-            edits.append(Edit(end, end, f" [RANGE {longest}]"))
-    return edits
+            yield _behind(table, f" [RANGE {longest}]")
 
 
 def _alias(table: Node) -> str:
