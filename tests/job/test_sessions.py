@@ -21,12 +21,26 @@ NESTED = (
 BATCHES = "SELECT k, sum(v) AS s FROM A [PARTITION BY k ROWS 4 SLIDE 3] GROUP BY k"
 STREAMS = (
     "SELECT k, v, sum(v) OVER (PARTITION BY k ORDER BY ts) AS s, lag(v, 2) OVER (PARTITION BY k ORDER BY ts) AS p, "
-    "avg(v) OVER (PARTITION BY k ORDER BY ts ROWS 3 PRECEDING) AS a, row_number() OVER (ORDER BY ts) AS n FROM A"
+    "avg(v) OVER (PARTITION BY k ORDER BY ts ROWS 3 PRECEDING) AS a, row_number() OVER (ORDER BY ts) AS n, "
+    "dense_rank() OVER (PARTITION BY k ORDER BY ts) AS d, "
+    "lag(nullif(v % 3, 0), 2 IGNORE NULLS) OVER (PARTITION BY k ORDER BY ts) AS z FROM A"
 )
+UNTIL = f"SELECT A.k, A.v, C.v AS c FROM A [VALID UNTIL v], {JOINED}"
+COMPUTED = f"SELECT A.k, count(*) AS n FROM A [VALID UNTIL ts + k * 5] AS A, {JOINED} GROUP BY A.k"
 PATTERN = (
     "SELECT k, v, w FROM A MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES S.v AS v, LAST(U.v) AS w "
     "PATTERN (S U+) WITHIN 60 DEFINE U AS v >= PREV(v)) AS m"
 )
+
+
+def lasting(seed: int = 5) -> dict[str, pa.Table]:
+    """Streams of which A says until when its rows are valid."""
+    inputs = tables(seed=seed)
+    a, v = inputs["A"], inputs["A"].column("v").to_pylist()
+    until = [None if n % 9 == 0 else t + n for t, n in zip(a.column("ts").to_pylist(), v, strict=True)]
+    return {**inputs, "A": a.set_column(1, "v", pa.array(until, pa.int64()))}
+
+
 EVERYWHERE = ("genmig", "genmig_reference_point", "genmig_shortened", "parallel_track", "moving_state")
 
 
@@ -36,11 +50,14 @@ EVERYWHERE = ("genmig", "genmig_reference_point", "genmig_shortened", "parallel_
         (SESSIONS, "moving_state"),
         (OVERLAPPING, "moving_state"),
         (OVERLAPPING, "moving_state_paced"),
+        (UNTIL, "moving_state"),
+        (UNTIL, "moving_state_paced"),
+        (COMPUTED, "moving_state"),
         *((BOUNDS, strategy) for strategy in EVERYWHERE),
     ],
 )
 def test_a_migration_changes_no_window(query, strategy, tmp_path):
-    inputs = tables()
+    inputs = lasting()
     question = ask(query, inputs)
     chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
     got = chain.run(question.tables, 30, {1: ("(A (B C))", strategy)}, part="smallest")
@@ -48,16 +65,18 @@ def test_a_migration_changes_no_window(query, strategy, tmp_path):
     assert chain.query.plan.text == "(A (B C))"
 
 
-@pytest.mark.parametrize(("query", "word"), [(SESSIONS, "a SESSION window"), (OVERLAPPING, "windows that overlap")])
+@pytest.mark.parametrize(
+    ("query", "word"), [(SESSIONS, "a SESSION window"), (OVERLAPPING, "windows that overlap"), (UNTIL, "VALID UNTIL")]
+)
 def test_no_split_time_is_claimed_where_there_is_none(query, word):
     moved = ms.Migration(at=60, plan="(A (B C))", strategy="genmig")
     with pytest.raises(ms.MigrationError, match=word):
-        ms.run(query, tables(), time="ts", plan="((A B) C)", migrations=[moved])
+        ms.run(query, lasting(), time="ts", plan="((A B) C)", migrations=[moved])
 
 
-@pytest.mark.parametrize("query", [SESSIONS, OVERLAPPING, NESTED, BATCHES, STREAMS, PATTERN])
+@pytest.mark.parametrize("query", [SESSIONS, OVERLAPPING, NESTED, BATCHES, STREAMS, PATTERN, UNTIL, COMPUTED])
 def test_a_restart_in_other_slots_changes_no_window(query, tmp_path):
-    inputs = tables(seed=7)
+    inputs = lasting(seed=7)
     question = ask(query, inputs)
     chain = Chain(question.plan, question.catalog, tmp_path, slots=2)
     parts = chain.cut(question.tables, 25)

@@ -45,8 +45,15 @@ def test_there_are_examples() -> None:
 
 def test_every_window_of_the_table_is_read() -> None:
     windows = re.findall(r"^\| `(\[.*?\])` \|", PAGE, flags=re.MULTILINE)
-    assert len(windows) == 12
-    values = {r"\bw\b": "10", r"\b[nm]\b": "3", "size": "10", "slide|step|gap": "5", "a, b": "item, bidder"}
+    assert len(windows) == 13
+    values = {
+        r"\bw\b": "10",
+        r"\b[nm]\b": "3",
+        "size": "10",
+        "slide|step|gap": "5",
+        "a, b": "item, bidder",
+        r"\bx\b": "ts",
+    }
     for window in windows:
         for word, value in values.items():
             window = re.sub(word, value, window)

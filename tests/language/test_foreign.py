@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.errors import QueryError
 from midstream.language.foreign import to_cql
 
 TIMES = {"bids": "ts", "orders": "ts", "payments": "ts"}
@@ -99,3 +100,10 @@ def test_a_session_takes_queries_of_other_systems() -> None:
     session.push("bids", [{"ts": at(m), "price": p} for m, p in ((61, 5), (62, 9), (75, 3))])
     session.stop()
     assert [(row["hour"], row["most"]) for row in most.table().to_pylist()] == [(at(60), 9), (at(60), 3)]
+
+
+def test_a_watermark_is_said_of_a_stream() -> None:
+    declared = "CREATE TABLE A (ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('k' = 'v');"
+    with pytest.raises(QueryError, match=r"WATERMARK FOR is said of a stream(.|\n)*lateness = \"5 second\""):
+        to_cql(f"{declared} SELECT k FROM A", "flink")
+    assert to_cql("SELECT watermark FROM A", "flink") == "SELECT watermark FROM A"

@@ -2,7 +2,7 @@
 
 A tuple at `t` is valid over `[RANGE w]` for `[t, t+w+1)`, over `[ROWS n]` until its n-th successor, over
 `[HOP size, slide]` at the boundaries `b` with `b - size <= t < b`, each lasting until the next boundary, over
-`[SESSION gap]` at the instant at which its session ends.
+`[SESSION gap]` at the instant at which its session ends, over `[VALID UNTIL u]` for `[t, u)`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,16 @@ class Unbounded(WindowSpec):
 
     def show(self, domain: TimeDomain) -> str:
         return "[UNBOUNDED]"
+
+
+@dataclass(frozen=True, slots=True)
+class Until(WindowSpec):
+    """Valid until a time that a column tells; for ever where that is null, not at all where it is not later."""
+
+    column: str
+
+    def show(self, domain: TimeDomain) -> str:
+        return f"[VALID UNTIL {self.column}]"
 
 
 @dataclass(frozen=True, slots=True)

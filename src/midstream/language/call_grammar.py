@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.nodes import LIST_FUNCTIONS, Duration, Node, TypeName, at
+from midstream.language.grammar import MOST_EXPANDED
+from midstream.language.nodes import LIST_FUNCTIONS, Duration, Node, TypeName, at, with_arguments
 from midstream.language.over_grammar import PREDICATE, OverGrammar
 
 UNITS = frozenset(
@@ -58,7 +59,22 @@ class CallGrammar(OverGrammar):
                 made.set("order", self.order_keys())
             self._nulls(made)
         self.need(TokenType.R_PAREN, ") or , after an argument")
-        return self._after_call(made)
+        call = self._after_call(made)
+        return self._in_place(token, call) if token.text.casefold() in self.macros else call
+
+    def _in_place(self, token: Token, call: Node) -> Node:
+        """What a macro stands for, with a call's arguments in place of its parameters."""
+        macro = self.macros[token.text.casefold()]
+        if any(call.args.get(key) for key in ("distinct", "order", "filter", "within", "over")):
+            self.fail(f"{token.text} is a macro: it takes no DISTINCT, FILTER, ORDER BY or OVER", token)
+        if len(call.expressions) != len(macro.expressions):
+            takes = f"takes {len(macro.expressions)} arguments, not {len(call.expressions)}"
+            self.fail(f"{token.text} {takes}", token)
+        made = with_arguments(macro.this, [name.name for name in macro.expressions], call.expressions)
+        self._expanded += sum(1 for _ in made.walk())
+        if self._expanded > MOST_EXPANDED:
+            self.fail(f"macros make more than {MOST_EXPANDED:,} parts of values", token)
+        return made
 
     def _arguments(self, token: Token) -> list[Node]:
         if token.text.upper() == "STRUCT_PACK":

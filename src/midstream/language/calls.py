@@ -21,7 +21,7 @@ from midstream.language.call_grammar import UNITS
 from midstream.language.elsewhere import INSTEAD
 from midstream.language.formats import directives
 from midstream.language.literals import TYPES, coerce
-from midstream.language.nodes import Node, place
+from midstream.language.nodes import Node, place, with_arguments
 from midstream.language.over import Overs
 from midstream.language.text import read_value
 from midstream.language.unnesting import UNNESTING, Unnests
@@ -103,21 +103,13 @@ def _in_place(binder: ValueBinder, function: SqlFunction, node: exp.Anonymous) -
     if len(node.expressions) != len(function.parameters):
         message = f"{function.name} takes {len(function.parameters)} arguments, not {len(node.expressions)}"
         raise binder.binding.error(message, node)
-    given = {name.casefold(): a for name, a in zip(function.parameters, node.expressions, strict=True)}
     try:
         body = read_value(function.sql)
     except QueryError as error:
         raise binder.binding.error(f"function {function.name} cannot be read", node, detail=str(error)) from None
     for part in body.walk():
         part.meta["start"] = place(node)
-
-    def argument(part: exp.Expr) -> exp.Expr:
-        bare = isinstance(part, exp.Column) and not part.args.get("table")
-        return given[part.name.casefold()].copy() if bare and part.name.casefold() in given else part
-
-    changed = body.transform(argument)
-    assert isinstance(changed, Node)
-    return changed
+    return with_arguments(body, function.parameters, node.expressions)
 
 
 def _grouping(binder: CallBinder, node: exp.Anonymous) -> Expression:

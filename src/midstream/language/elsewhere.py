@@ -22,6 +22,7 @@ INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("countd", "uniq"), "use count(DISTINCT a)"),
     **dict.fromkeys(("random", "rand", "uuid", "gen_random_uuid", "randn", "shuffle"), _RANDOM),
     "isnull": "write a IS NULL",
+    "age": "write a - b for the time between two instants, or date_diff('month', b, a) to count months",
     **dict.fromkeys(("now", "current_timestamp", "current_date", "current_time", "localtimestamp"), _TIME),
     **dict.fromkeys(("getdate", "today", "proctime", "processing_time", "rowtime"), _TIME),
     **dict.fromkeys(("watermark", "with_watermark"), "how late rows may be is said of the stream: lateness"),

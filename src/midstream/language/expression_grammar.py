@@ -45,6 +45,8 @@ class ExpressionGrammar(CallGrammar):
         """Whether a query comes next."""
         if self.peek_word("VALUES"):
             return self._next.token_type == TokenType.L_PAREN
+        if self.peek_word("PIVOT"):
+            return self._next.token_type in NAMES or self.token_after(2) in (TokenType.SELECT, TokenType.FROM)
         named = self._next.token_type in NAMES and (self.peek(TokenType.WITH) or self.peek_word("TABLE"))
         return named or self.peek(TokenType.SELECT, TokenType.FROM)
 

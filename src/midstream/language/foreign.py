@@ -76,12 +76,27 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     if dialect not in DIALECTS:
         hint = nearest(str(dialect), DIALECTS, "dialects")
         raise QueryError(f"there is no dialect {dialect!r}", hint=hint)
+    _require_no_watermark(query)
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in DIALECT.tokenize(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
     for step in (_statement, _table_functions, _grouped_windows, _newest_rows, _interval_joins):
         query = _edited(query, list(step(query, known)))
     return query
+
+
+def _require_no_watermark(text: str) -> None:
+    """Refuses `WATERMARK FOR ts AS ts - INTERVAL '5' SECOND`, and says where that is said."""
+    tokens = list(DIALECT.tokenize(text))
+    for i, (token, following) in enumerate(zip(tokens, tokens[1:], strict=False)):
+        if (token.text.upper(), following.text.upper()) == ("WATERMARK", "FOR"):
+            rest = [other.text for other in tokens[i + 2 : i + 9]]
+            late = f"{rest[5]} {rest[6].lower()}" if rest[4:5] == ["INTERVAL"] and len(rest) > 6 else "0 seconds"
+            raise QueryError(
+                "WATERMARK FOR is said of a stream, not in a query",
+                detail="how late rows may come is known before any query reads them",
+                hint=f'declare the stream with time = "{rest[0] if rest else ""}" and lateness = "{late}"',
+            ).at(text, token.start)
 
 
 def _edited(text: str, edits: Sequence[Edit]) -> str:

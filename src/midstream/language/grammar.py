@@ -27,6 +27,9 @@ LONGEST_NAME = 255
 DEEPEST = 100
 """How deep values may nest; every later stage walks them recursively."""
 
+MOST_EXPANDED = 100_000
+"""How many parts of values macros may make."""
+
 DEEPEST_QUERY = 30
 """How deep queries may nest inside queries."""
 
@@ -45,7 +48,8 @@ class Grammar:
     def _begin(self, tokens: list[Token], text: str) -> None:
         """Starts at the first token of a text."""
         self.sql, self._tokens = text, tokens
-        self._depth = self._query_depth = 0
+        self._depth = self._query_depth = self._expanded = 0
+        self.macros: dict[str, exp.Lambda] = {}
         self._index = -1
         self._advance()
 

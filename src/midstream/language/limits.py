@@ -14,7 +14,7 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.expressions import AggregateCall, Call, Column, Expression, Literal, Named, conjunction
-from midstream.algebra.over import NamedOver, OrderKey
+from midstream.algebra.over import Frame, NamedOver, OrderKey
 from midstream.algebra.plan import Over, Project, Relation, Select
 from midstream.algebra.semantics.scalars import evaluator
 from midstream.algebra.types import BOOLEAN, INTEGER, TEXT
@@ -28,16 +28,20 @@ from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.windows import require_window
 
-FIRST, PLACE, RANK = "#first", "#place", "#rank"
+FIRST, PLACE, RANK, ALL = "#first", "#place", "#rank", "#all"
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many rows are left out, and how many are wanted of those that follow; `ties` adds the equals of the last."""
+    """How many rows are left out, and how many are wanted of those that follow; `ties` adds the equals of the last.
+
+    With `percent` that is so many of a hundred of all rows, rounded down.
+    """
 
     skipped: int
     count: int | None
     ties: bool
+    percent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +117,12 @@ def limit_of(binding: Binding, node: Node) -> Limit | None:
     if count is None and skipped is None:
         return None
     wanted = None if count is None else _rows(binding, count)
-    ties = bool(node.args.get("ties"))
+    ties, percent = bool(node.args.get("ties")), bool(node.args.get("percent"))
+    if percent and (ties or (wanted or 0) > 100):
+        raise binding.error("a percentage is at most 100, and takes no WITH TIES", count)
     if ties and node.args.get("order") is None:
         raise binding.error("WITH TIES needs an ORDER BY", count)
-    return Limit(0 if skipped is None else _rows(binding, skipped), wanted, ties)
+    return Limit(0 if skipped is None else _rows(binding, skipped), wanted, ties, percent)
 
 
 def _rows(binding: Binding, node: Node) -> int:
@@ -144,7 +150,12 @@ def limited(
     conditions = []
     if limit.skipped:
         conditions.append(_compared(">", PLACE, limit.skipped))
-    if limit.count is not None:
+    if limit.percent and limit.count is not None:
+        columns.append(NamedOver(ALL, AggregateCall("count", (), INTEGER), Frame("rows", None, None)))
+        part = [Call("-", (Column(PLACE, INTEGER), Literal(limit.skipped, INTEGER)), INTEGER), Column(ALL, INTEGER)]
+        sides = [Call("*", (v, Literal(n, INTEGER)), INTEGER) for v, n in zip(part, (100, limit.count), strict=True)]
+        conditions.append(Call("<=", tuple(sides), BOOLEAN))
+    elif limit.count is not None:
         if limit.ties:
             columns.append(NamedOver(RANK, AggregateCall("rank", (), INTEGER)))
         conditions.append(_compared("<=", RANK if limit.ties else PLACE, limit.skipped + limit.count))

@@ -70,6 +70,19 @@ def at(node: N, token: Token) -> N:
     return node
 
 
+def with_arguments(body: Node, parameters: Sequence[str], arguments: Sequence[Node]) -> Node:
+    """A value with arguments in place of its parameters."""
+    given = {name.casefold(): argument for name, argument in zip(parameters, arguments, strict=True)}
+
+    def argument(part: exp.Expr) -> exp.Expr:
+        bare = isinstance(part, exp.Column) and not part.args.get("table")
+        return given[part.name.casefold()].copy() if bare and part.name.casefold() in given else part
+
+    changed = body.copy().transform(argument)
+    assert isinstance(changed, Node)
+    return changed
+
+
 def all_of(parts: Sequence[Node]) -> Node:
     """One or more conditions as one."""
     return reduce(lambda whole, part: exp.And(this=whole, expression=part), parts)

@@ -23,7 +23,6 @@ from midstream.algebra.over import (
     NEIGHBOURS,
     NUMBERED,
     ONLY_OVER,
-    PICKS,
     RANKINGS,
     Excluded,
     Frame,
@@ -35,7 +34,7 @@ from midstream.algebra.types import INTEGER, TEXT, common_type, show_type
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Binding, match_name
-from midstream.language.literals import coerce
+from midstream.language.literals import coerce, months
 from midstream.language.nested import told_apart
 from midstream.language.nodes import Node
 from midstream.language.over_streams import over_stream
@@ -76,8 +75,6 @@ class Overs:
         order = tuple(order_key(binder, key) for key in window.args.get("order") or ())
         frame, order = self._frame(binder, window.args.get("spec"), order)
         made = self._call(node, SAME.get(name, name), inner, window)
-        if frame.excluded and made.call.function in PICKS:
-            raise self.binding.error(f"{node.name} takes no frame with EXCLUDE", node, hint="aggregates do")
         made = replace(made, frame=frame, known=bool(node.args.get("ignore_nulls")) and made.call.function in ONLY_OVER)
         calls = self.calls.setdefault(Partitioning(keys, order), [])
         for known in calls:
@@ -224,6 +221,9 @@ class Overs:
             if side != ("PRECEDING" if which == "start" else "FOLLOWING"):
                 raise self.binding.error(f"no frame {which}s at UNBOUNDED {side}", node)
             return None
+        if months(written):
+            hint = "write days, for instance INTERVAL '31' DAY PRECEDING"
+            raise self.binding.error("a frame cannot reach over months: they are not all as long", written, hint=hint)
         bound = binder.bind(written)
         with self.binding.at(written):
             distance = _distance(bound.value if isinstance(bound, Literal) else None, key)

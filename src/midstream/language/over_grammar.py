@@ -113,15 +113,14 @@ class OverGrammar(Grammar):
             self._advance()
             if word == "FETCH":
                 self.take_word("FIRST", "NEXT") or self.expected("FIRST or NEXT")
-                one = self.peek_word("ROW", "ROWS")
-                found["limit"] = exp.Literal.number(1) if one else self.value()
+                found |= {"limit": exp.Literal.number(1)} if self.peek_word("ROW", "ROWS") else self._how_many()
                 self.take_word("ROW", "ROWS")
                 found["ties"] = not self.take_word("ONLY") and self._ties(needed=True)
             elif word == "OFFSET":
                 found["offset"] = self.value()
                 self.take_word("ROW", "ROWS")
             elif not self.take(TokenType.ALL):
-                found["limit"] = self.value()
+                found |= self._how_many()
                 found["ties"] = self._ties()
         if found and any(made.args.get(key) is not None for key in ("order", "limit", "offset")):
             self.fail("this query has an order already", token, hint="make it a sub-query: SELECT * FROM (…) …")
@@ -129,6 +128,15 @@ class OverGrammar(Grammar):
             made.set(key, value)
         if found:
             made.meta["order"] = token.start
+
+    def _how_many(self) -> dict[str, object]:
+        """A number of rows, or `50%` or `50 PERCENT` of them."""
+        remainder = self.token_after(2) in (TokenType.NUMBER, TokenType.L_PAREN)
+        if self._next.token_type != TokenType.MOD or remainder or not self.peek(TokenType.NUMBER):
+            return {"limit": self.value(), "percent": self.take_word("PERCENT") is not None}
+        number = at(exp.Literal.number(self._curr.text), self._curr)
+        self._advance(2)
+        return {"limit": number, "percent": True}
 
     def _ties(self, needed: bool = False) -> bool:
         if needed and not self.peek(TokenType.WITH):

@@ -2,12 +2,14 @@
 
 What a frame with a start needs is kept as long as it may still be looked at. Of a frame without one only the functions
 are allowed whose value follows from that of the row before: all of them are made of sums, least and greatest values
-and first values.
+and first values. A dense rank is the number of rows so far that are the first of those equal to them in the order:
+those whose number is their rank.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -38,16 +40,25 @@ def over_stream(
     nodes: Mapping[str, Node],
 ) -> Relation:
     """A stream with the values of calls over the rows up to each of its own; `nodes` say where they are written."""
+    node = nodes[calls[0].name]
     if not order or order[0].descending or not is_time(order[0].key, relation):
         raise binding.error(
             "OVER without a window needs an ORDER BY that begins with the stream's time, ascending",
-            nodes[calls[0].name],
+            node,
             detail="a row looks at the rows up to its own time; for any other order all of them would have to be kept",
             hint="give the stream a window, for instance [RANGE …], or [UNBOUNDED] if its state may grow",
         )
     for call in calls:
         with binding.at(nodes[call.name]):
             _require_past(call)
+    given = [*relation.schema.names, *(call.name for call in calls)]
+    dense = [call for call in calls if call.call.function == "dense_rank"]
+    if dense:
+        places = [NamedOver(f"{dense[0].name} {w}", AggregateCall(w, (), INTEGER)) for w in ("row_number", "rank")]
+        relation = over_stream(binding, relation, keys, order, places, dict.fromkeys([p.name for p in places], node))
+        first = Call("=", tuple(Column(p.name, INTEGER) for p in places), BOOLEAN)
+        counted = NamedOver("", AggregateCall("count", (), INTEGER, where=first))
+        calls = [replace(counted, name=call.name) if call in dense else call for call in calls]
     bounded = [call for call in calls if call.call.function in NEIGHBOURS or call.frame.start is not None]
     running = [call for call in calls if call not in bounded]
     if bounded:
@@ -55,7 +66,7 @@ def over_stream(
     if not running:
         return relation
     made: list[NamedOver] = []
-    values = [Named(f.name, Column(f.name, f.type)) for f in relation.schema]
+    values = [Named(f.name, Column(f.name, f.type)) for f in relation.schema if f.name in given]
     for call in running:
         with binding.at(nodes[call.name]):
             values.append(Named(call.name, _value(call, made)))
@@ -72,10 +83,6 @@ def _require_past(call: NamedOver) -> None:
             detail="a row of a stream without a window has its values at its own time",
             hint="give the stream a window, for instance [RANGE …]",
         )
-    if framed and call.frame.excluded:
-        raise QueryError("EXCLUDE needs a window", hint="give the stream a window, for instance [RANGE …]")
-    if function == "lag" and call.known:
-        raise _unbounded("lag … IGNORE NULLS")
 
 
 def _unbounded(what: str) -> QueryError:
@@ -104,8 +111,9 @@ def _value(over: NamedOver, made: list[NamedOver]) -> Expression:
         case "rank":
             return Call("+", (count(ONE, Frame("groups", end=-1)), ONE), INTEGER)
     allowed = frame.end == 0 or (frame.end == -1 and frame.unit != "range")
-    if call.function not in CARRIED | {"count", "avg"} or call.distinct or not allowed:
-        raise _unbounded(call.function + (" DISTINCT" if call.distinct else ""))
+    if call.function not in CARRIED | {"count", "avg"} or call.distinct or frame.excluded or not allowed:
+        excluded = f" with EXCLUDE {frame.excluded}" if frame.excluded else ""
+        raise _unbounded(call.function + (" DISTINCT" if call.distinct else excluded))
     if call.function == "count":
         return count(_where(call, ONE, *call.args))
     value = _where(call, call.args[0])

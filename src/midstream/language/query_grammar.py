@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from midstream.algebra.functions import AGGREGATE, SCALAR
 from midstream.language.grammar import DEEPEST_QUERY, NAMES
 from midstream.language.nodes import FollowedBy, Node, at
 from midstream.language.operator_tables import NEGATABLE
@@ -41,6 +42,7 @@ class QueryGrammar(SourceGrammar):
 
     def whole_query(self) -> Node:
         """A query and nothing after it but semicolons."""
+        self._macros()
         if not self._curr or self.peek(TokenType.SEMICOLON):
             self.fail("the query is empty", hint="write for instance SELECT * FROM A [RANGE 10]")
         if not (self.begins_query() or self.peek(TokenType.L_PAREN)):
@@ -67,13 +69,40 @@ class QueryGrammar(SourceGrammar):
         self._query_depth += 1
         if self._query_depth > DEEPEST_QUERY:
             self.fail(f"queries nest deeper than {DEEPEST_QUERY} levels", hint="name parts of it with WITH")
-        ctes = self._with()
+        around, self.macros = self.macros, dict(self.macros)
+        ctes = self._definitions()
         made = self._union()
         self.rows_wanted(made)
         if ctes:
             made.set("with_", exp.With(expressions=[*ctes, *_ctes(made)]))
-        self._query_depth -= 1
+        self._query_depth, self.macros = self._query_depth - 1, around
         return made
+
+    def _definitions(self) -> list[Node]:
+        """Macros and WITH, in which queries that are read stand first: macros behind them mean nothing there."""
+        ctes: list[Node] = []
+        while self.peek_word("CREATE") or self.peek(TokenType.WITH):
+            self._macros()
+            ctes += self._with()
+        return ctes
+
+    def _macros(self) -> None:
+        """`CREATE [OR REPLACE] [TEMP] MACRO name(a, b) AS value;`: a value that is put in place of its calls."""
+        while self.take_word("CREATE"):
+            if self.take(TokenType.OR):
+                self.need_word("REPLACE")
+            self.take_word("TEMP", "TEMPORARY")
+            if not self.take_word("MACRO", "FUNCTION"):
+                self.expected("MACRO", hint="streams are declared before queries: [streams.NAME] in a job file")
+            token, name = self._curr, self.identifier("the name of a macro").name.casefold()
+            if name in SCALAR or name in AGGREGATE:
+                self.fail(f"{name} is a function of the language", token, hint="give the macro another name")
+            parameters = self.wrapped(lambda: self.names("a parameter") if self.peek(*NAMES) else [])
+            self.need(TokenType.ALIAS, "AS")
+            if self.begins_query() or self.peek_word("TABLE"):
+                self.fail("a macro is a value, no table", hint="name a query with WITH")
+            self.macros[name] = exp.Lambda(this=self.value(), expressions=parameters)
+            self.need(TokenType.SEMICOLON, "; and a query")
 
     def _with(self) -> list[Node]:
         if not self.take(TokenType.WITH):
@@ -133,7 +162,8 @@ class QueryGrammar(SourceGrammar):
             return self._from_first()
         if self.begins_query():
             token = self._curr
-            return at(exp.Select(expressions=[exp.Star()], from_=exp.From(this=self.rows_written()), joins=[]), token)
+            rows = self.pivot_on() if self.peek_word("PIVOT") else self.rows_written()
+            return at(exp.Select(expressions=[exp.Star()], from_=exp.From(this=rows), joins=[]), token)
         self.expected("SELECT")
 
     def _select(self) -> Node:

@@ -13,6 +13,9 @@ from midstream.language.pattern_grammar import PatternGrammar
 
 SOURCE = '"#source"'
 
+Aliased = tuple[Node, str, str]
+"""A value, its text, and the name behind AS."""
+
 FILLED = {"INTERPOLATE": 'ELSE {0} + ({1} - {0}) * ("#place" - 1) / len("#series")', "KEEPNULL": "", "LOCF": "ELSE {0}"}
 """What the rows of a gap have of the row before it, and of the row behind it."""
 
@@ -76,7 +79,23 @@ class ShapeGrammar(PatternGrammar):
         self.need_word("FOR")
         key = self._column_name()
         self.need(TokenType.IN, "IN")
-        chosen, keys, several = self.wrapped(lambda: self.several(self._aliased)), "", len(aggregates) > 1
+        return self._pivot_text(aggregates, key, self.wrapped(lambda: self.several(self._aliased)))
+
+    def pivot_on(self) -> Node:
+        """`PIVOT a ON k IN (1, 2) USING sum(x) GROUP BY y`, which is `a PIVOT (sum(x) FOR k IN (1, 2) GROUP BY y)`."""
+        token, source = self.need_word("PIVOT"), self.source()
+        self.need(TokenType.ON, "ON")
+        key = self._column_name()
+        if not self.take(TokenType.IN):
+            hint = "write ON k IN (1, 2): a query has its columns before its rows"
+            self.fail("PIVOT needs the values of which it makes columns", hint=hint)
+        chosen = self.wrapped(lambda: self.several(self._aliased))
+        self.need(TokenType.USING, "USING and aggregates")
+        text = self._pivot_text(self.several(self._aliased), key, chosen)
+        return at(exp.Subquery(this=source, shape=text), token)
+
+    def _pivot_text(self, aggregates: list[Aliased], key: str, chosen: list[Aliased]) -> str:
+        keys, several = "", len(aggregates) > 1
         if self.take(TokenType.GROUP_BY):
             keys = ", ".join(self._column_names())
         read = {_quoted(column.name) for node, _, _ in aggregates for column in node.find_all(exp.Column)}
@@ -85,7 +104,7 @@ class ShapeGrammar(PatternGrammar):
             name = alias or (value.name if isinstance(value, exp.Literal) else text)
             for call, written, label in aggregates:
                 if not isinstance(call, exp.Anonymous):
-                    self.fail("PIVOT needs aggregates before FOR", hint="write for instance sum(x) FOR k IN (1, 2)")
+                    self.fail("PIVOT needs aggregates", hint="write for instance sum(x) FOR k IN (1, 2)")
                 whole = f"{name}_{label or written}" if several or label else name
                 items.append(f"{written} FILTER (WHERE {key} = {text}) AS {_quoted(whole)}")
         return f"SELECT {', '.join(items)} FROM {SOURCE} GROUP BY ALL"
@@ -101,7 +120,7 @@ class ShapeGrammar(PatternGrammar):
         rows = f'SELECT * EXCLUDE ({values}), unnest([{words}]) AS {name}, unnest([{values}]) AS "#value" FROM {SOURCE}'
         return f'SELECT * RENAME ("#value" AS {value}) FROM ({rows}) AS "#rows"'
 
-    def _aliased(self, named: bool = True) -> tuple[Node, str, str]:
+    def _aliased(self, named: bool = True) -> Aliased:
         """A value, its text, and the name behind AS, if there is one."""
         start, value = self._curr, self.value()
         text = self.sql[start.start : self._at(self._index - 1).end + 1]

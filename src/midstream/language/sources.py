@@ -29,7 +29,7 @@ from midstream.language.sequences import bind_step
 from midstream.language.temporal import Timed, take_windows
 from midstream.language.text import read
 from midstream.language.unnesting import rows_of_function, rows_of_values
-from midstream.language.windows import bind_window, is_raw, require_instants, require_window
+from midstream.language.windows import bind_window, is_raw, require_instants, require_window, valid_until
 
 
 class SourceBinder:
@@ -339,6 +339,9 @@ class SourceBinder:
         clause = node.args.get("window")
         if clause is None:
             return relation
+        if (until := clause.args.get("until")) is not None:
+            end = ScalarBinder(self.binding, Scope(self.binding, [source]), "VALID UNTIL").bind(until)
+            return valid_until(self.binding, relation, end, f"{node.meta['unique']}.#until", until)
 
         def column(part: exp.Column) -> str:
             _, found = Scope(self.binding, [source]).resolve(part)

@@ -28,6 +28,9 @@ class WindowGrammar(ExpressionGrammar):
                 return self._sliding(self.duration())
             case "NOW" | "UNBOUNDED" as word:
                 return WindowClause(this=word)
+            case "VALID":
+                self.need_word("UNTIL")
+                return WindowClause(this="VALID UNTIL", until=self.value())
             case "ROWS":
                 return self._rows()
             case "SESSION":
@@ -45,7 +48,7 @@ class WindowGrammar(ExpressionGrammar):
         self.expected(
             "a window",
             hint="[RANGE 10], [NOW], [UNBOUNDED], [ROWS 5], [PARTITION BY k ROWS 5], [HOP 10, 5], [TUMBLE 10], "
-            "[CUMULATE 20, 5], [SESSION 5] or [PARTITION BY k SESSION 5]",
+            "[CUMULATE 20, 5], [SESSION 5], [PARTITION BY k SESSION 5] or [VALID UNTIL x]",
         )
 
     def _sliding(self, size: Node) -> WindowClause:

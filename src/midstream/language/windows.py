@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.expressions import Cast, Column, Expression
+from midstream.algebra.expressions import Cast, Column, Expression, Named
 from midstream.algebra.plan import (
     Aggregate,
     Difference,
@@ -29,10 +29,11 @@ from midstream.algebra.plan import (
     walk_plan,
 )
 from midstream.algebra.time import LONGEST, TimeDomain, show_ticks, ticks
-from midstream.algebra.windows import NOW, ColumnOrder, Hop, Range, Rows, SessionGap, Unbounded, WindowSpec
+from midstream.algebra.types import is_instant, show_type
+from midstream.algebra.windows import NOW, ColumnOrder, Hop, Range, Rows, SessionGap, Unbounded, Until, WindowSpec
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
-from midstream.language.literals import duration_text, months
+from midstream.language.literals import coerce, duration_text, months
 from midstream.language.nodes import Duration, Node, WindowClause
 
 MOST_ROWS = 2**31
@@ -59,6 +60,21 @@ def bind_window(
             case "SESSION":
                 return SessionGap(bind_duration(binding, clause.args["size"], domain), partition)
         return _hop(binding, clause, domain)
+
+
+def valid_until(binding: Binding, relation: Relation, end: Expression, name: str, node: Node) -> Window:
+    """Tuples that say themselves until when they are valid; `name` is for what is computed to tell."""
+    domain, fits = relation.domain, kind.is_integer(end.type)
+    if not domain.is_integer:
+        fits = is_instant(end.type) and (getattr(end.type, "tz", None) is None) == (domain.type.tz is None)
+    if not fits:
+        shown = f"{show_type(domain.output_type)}, not {show_type(end.type)}"
+        raise binding.error(f"VALID UNTIL needs a time as the stream's is: {shown}", node)
+    end = coerce(end, domain.output_type)
+    if not isinstance(end, Column):
+        own = (Named(f.name, Column(f.name, f.type)) for f in relation.schema)
+        relation, end = Project(relation, (*own, Named(name, end))), Column(name, end.type)
+    return Window(relation, Until(end.name))
 
 
 def _order(binding: Binding, clause: WindowClause, column: Callable[[exp.Column], str]) -> Iterator[ColumnOrder]:
@@ -241,7 +257,7 @@ def require_instants(binding: Binding, plan: Relation, what: str, node: Node) ->
         raise binding.error(
             f"{what} would repeat rows for ever",
             node,
-            detail="the rows of [UNBOUNDED] and [ROWS n] have no end in time",
+            detail="rows of [UNBOUNDED], [ROWS n] and [VALID UNTIL x] may have no end in time",
             hint="use [RANGE …], [HOP …] or [NOW] inside",
         )
     if instants(plan) is None:
@@ -255,7 +271,7 @@ def require_instants(binding: Binding, plan: Relation, what: str, node: Node) ->
 def ends(plan: Relation) -> bool:
     """Whether every tuple stops counting at some time that is known when it starts to."""
     match plan:
-        case Window(spec=Unbounded() | Rows()):
+        case Window(spec=Unbounded() | Until() | Rows()):
             return False
         case Stream() | Window() | Sequence():
             return True

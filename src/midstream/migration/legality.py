@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from midstream.algebra import physical as p
+from midstream.algebra.windows import Until
 from midstream.errors import MigrationError
 from midstream.optimizer.plans import Plan
 
@@ -75,6 +76,8 @@ def require_split_time(strategy: str, plans: Iterable[Plan]) -> None:
 
 def _no_split(node: p.PhysicalNode) -> str | None:
     match node:
+        case p.SourceNode(window=Until()):
+            return "its tuples say themselves until when, so nobody knows when the old box is no longer needed"
         case p.SourceNode() if node.longest is None:
             return "its tuples are valid for ever, so there is no instant after which the old box is not needed"
         case p.OverStream():
@@ -116,7 +119,7 @@ def describe(node: p.PhysicalNode) -> str:
         case p.AssignWindow() | p.Instants():
             return "a window over a sub-query"
         case p.SourceNode() if node.longest is None:
-            return "an [UNBOUNDED] window"
+            return "a [VALID UNTIL …] window" if isinstance(node.window, Until) else "an [UNBOUNDED] window"
     return node.label
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.algebra.windows import Hop, Range, Unbounded
+from midstream.algebra.windows import Hop, Range, Unbounded, Until
 from midstream.operators.elements import Elements
 from midstream.operators.hops import validity
 
@@ -61,7 +61,7 @@ def end_of(source: SourceNode, start: int) -> int:
     match source.window:
         case Hop() as hop:
             return int(validity(np.array([start], np.int64), hop)[1][0])
-        case Unbounded():
+        case Unbounded() | Until():
             return INFINITY
         case Range(size):
             return start + size + 1

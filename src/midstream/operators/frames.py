@@ -79,11 +79,13 @@ def neighbour(over: NamedOver, columns: Sequence[pa.Array], places: FramePlaces)
 def picked(over: NamedOver, column: pa.Array, places: FramePlaces, frame: Bounds) -> pa.Array:
     """The value of the first, the last or another place of every frame."""
     known = _known(over, column, places)
-    if over.call.function == "last_value":
-        number = np.searchsorted(known, frame[1], "left") - 1
-    else:
-        number = np.searchsorted(known, frame[0], "left")
-        number += over.number - 1 if over.call.function == "nth_value" else 0
+    spans = [np.searchsorted(known, span) for span in _spans(places, *frame, over.frame.excluded)]
+    sizes = [np.maximum(end - start, 0) for start, end in spans]
+    wanted = np.sum(sizes, axis=0) - 1 if over.call.function == "last_value" else np.full(len(places), over.number - 1)
+    number = np.full(len(places), -1)
+    for (start, _), size in zip(spans, sizes, strict=True):
+        number = np.where((wanted >= 0) & (wanted < size), start + wanted, number)
+        wanted = wanted - size
     return _values([column], places, *_within(known, number, *frame))
 
 
@@ -123,16 +125,22 @@ def counted_for(
     those that the order holds equal to it.
     """
     first, last = (np.cumsum(np.bincount(edge, minlength=len(places)))[: len(places)] for edge in (high, low))
-    spans = [(first, last)]
-    if excluded:
-        one = excluded == "CURRENT ROW"
-        left, right = (places.here, places.here + 1) if one else (places.peer_start, places.peer_end)
-        spans = [(first, np.minimum(last, left)), (np.maximum(first, right), last)]
-    if excluded == "TIES":
-        spans.insert(1, (np.maximum(first, places.here), np.minimum(last, places.here + 1)))
+    spans = _spans(places, first, last, excluded)
     starts, ends = (np.stack(edges, 1).ravel() for edges in zip(*spans, strict=True))
     counted = np.flatnonzero(starts < ends)
     return counted // len(spans), starts[counted], ends[counted]
+
+
+def _spans(places: FramePlaces, low: Indices, high: Indices, excluded: Excluded) -> list[Bounds]:
+    """What is left between bounds without what is excluded, in order."""
+    if not excluded:
+        return [(low, high)]
+    one = excluded == "CURRENT ROW"
+    left, right = (places.here, places.here + 1) if one else (places.peer_start, places.peer_end)
+    spans = [(low, np.minimum(high, left)), (np.maximum(low, right), high)]
+    if excluded == "TIES":
+        spans.insert(1, (np.maximum(low, places.here), np.minimum(high, places.here + 1)))
+    return spans
 
 
 def _edge(

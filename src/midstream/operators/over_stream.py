@@ -31,11 +31,15 @@ from midstream.operators.vectors import gather
 
 @dataclass(frozen=True, slots=True)
 class OverReach:
-    """How far back frames reach from a row: by rows, by groups of rows of one time, and by ticks."""
+    """How far back frames reach from a row: by rows, by groups of rows of one time, by ticks, and by values.
+
+    The last are for IGNORE NULLS: columns, and how many of their values that are not null.
+    """
 
     rows: int = 0
     groups: int = 0
     ticks: int = 0
+    values: tuple[tuple[str, int], ...] = ()
 
 
 class OverStreamOperator(OrderedRowsOperator):
@@ -54,6 +58,10 @@ class OverStreamOperator(OrderedRowsOperator):
         after, later = places.end - 1 - places.here, places.group[places.end - 1] - places.group
         needed = (after < self.reach.rows) | (later < self.reach.groups)
         needed |= rows.valid_from[here] >= end - self.reach.ticks
+        for name, count in self.reach.values:
+            known = rows.columns.column(name).is_valid().to_numpy(zero_copy_only=False)[here]
+            so_far = np.cumsum(known)
+            needed |= known & (so_far[places.end - 1] - so_far < count)
         return self._given(rows, places, values, start), here[~needed]
 
     def _evaluated(self, rows: Elements) -> tuple[FramePlaces, list[pa.Array]]:

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
-from midstream.algebra.windows import Hop, Range, Unbounded, WindowSpec
+from midstream.algebra.windows import Hop, Range, Unbounded, Until, WindowSpec
 from midstream.errors import InternalError
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Indices, rows_without_columns
 from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.hops import beginning, boundary_at_or_before, pieces, validity
 from midstream.operators.state.segment import expand
+from midstream.operators.vectors import numbers_of
 
 
 class FilterOperator(Operator):
@@ -123,7 +124,7 @@ class ConcatenateOperator(Operator):
 
 
 class AssignWindowOperator(Operator):
-    """Sets validity from the start alone: RANGE, NOW, UNBOUNDED, HOP and TUMBLE."""
+    """Sets validity of a tuple by itself: RANGE, NOW, UNBOUNDED, VALID UNTIL, HOP and TUMBLE."""
 
     name = "window"
 
@@ -167,6 +168,11 @@ def windowed(batch: Elements, spec: WindowSpec | None) -> Elements:
             return batch.with_validity(batch.valid_from, batch.valid_from + (size + 1))
         case Unbounded():
             return batch.with_validity(batch.valid_from, np.full(len(batch), INFINITY))
+        case Until(column):
+            ends = batch.columns.column(column)
+            known = ends.is_valid().to_numpy(zero_copy_only=False)
+            until = np.where(known, np.minimum(numbers_of(ends), INFINITY), INFINITY)
+            return batch.with_validity(batch.valid_from, until).where(batch.valid_from < until)
         case Hop() as hop:
             starts, ends = validity(batch.valid_from, hop)
             return batch.with_validity(starts, ends).where(starts < ends)

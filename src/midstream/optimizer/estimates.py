@@ -37,7 +37,7 @@ from midstream.algebra.plan import (
     Window,
 )
 from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics
-from midstream.algebra.windows import Hop, Rows, Unbounded
+from midstream.algebra.windows import Hop, Rows, Unbounded, Until
 from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
 from midstream.optimizer.exchanges import Meeting, PlacedRows, single
 from midstream.optimizer.graph_estimates import Flow, GraphEstimator
@@ -177,7 +177,7 @@ class Estimator:
         spec = None if window is None else window.spec
         if isinstance(spec, Rows):
             return Flow(rate, float(spec.count) * (10 if spec.partition_by else 1), width)
-        if isinstance(spec, Unbounded):
+        if isinstance(spec, Unbounded | Until):
             endless = known.population if known and known.population else rate * GUESSED_ENDLESS
             return Flow(rate, endless, width)
         hop = spec.longest_slide if isinstance(spec, Hop) else None

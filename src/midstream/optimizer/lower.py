@@ -43,7 +43,7 @@ from midstream.algebra.plan import (
     Window,
     instants,
 )
-from midstream.algebra.windows import ColumnOrder, Hop, Rows, SessionGap
+from midstream.algebra.windows import ColumnOrder, Hop, Rows, SessionGap, Until
 from midstream.errors import InternalError
 from midstream.optimizer.probing import (
     Names,
@@ -127,13 +127,14 @@ class _Lowering:
             return _pruned(
                 p.SessionWindow(_bounded(plan, inner, bounds), inner, spec.partition_by, spec, bounds), needed
             )
+        below = needed | {spec.column} if isinstance(spec, Until) else needed
         if isinstance(child, Stream):
-            inner = p.SourceNode(_schema(child.schema, needed), child, spec)
+            inner = p.SourceNode(_schema(child.schema, below), child, spec)
         else:
-            inner = self._elements(child, everything & needed)
+            inner = self._elements(child, everything & below)
             inner = p.AssignWindow(inner.schema, inner, spec)
         if bounds is None:
-            return inner
+            return inner if below == needed else _pruned(inner, needed)
         assert isinstance(spec, Hop)
         kind = p.WindowBounds if spec.size <= spec.slide else p.OverlappingBounds
         return _pruned(kind(_bounded(plan, inner, bounds), inner, spec, bounds), needed)

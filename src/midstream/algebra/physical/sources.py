@@ -9,7 +9,7 @@ from midstream.algebra.partition import Partition
 from midstream.algebra.physical.base import OrderedRows, PhysicalNode, Unary
 from midstream.algebra.plan import Stream
 from midstream.algebra.time import TimeDomain
-from midstream.algebra.windows import Hop, Range, Rows, SessionGap, Unbounded, WindowSpec
+from midstream.algebra.windows import Hop, Range, Rows, SessionGap, Unbounded, Until, WindowSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def longest_validity(window: WindowSpec | None) -> int | None:
             return size + 1
         case Hop() as hop:
             return hop.longest_size + hop.longest_slide
-        case Unbounded():
+        case Unbounded() | Until():
             return None
     return 1
 

@@ -14,7 +14,7 @@ from midstream.algebra.expressions import (
 )
 from midstream.algebra.time import TimeDomain
 from midstream.algebra.trees import draw, walk
-from midstream.algebra.windows import Hop, Rows, SessionGap, WindowSpec
+from midstream.algebra.windows import Hop, Rows, SessionGap, Until, WindowSpec
 from midstream.errors import InternalError
 
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
@@ -168,10 +168,11 @@ class Window(UnaryRelation):
     def __post_init__(self) -> None:
         require(self.bounds is None or isinstance(self.spec, Hop | SessionGap), "only hops and sessions have bounds")
         require_unique(self.schema.names)
-        if isinstance(self.spec, Rows | SessionGap):
-            order = self.spec.order if isinstance(self.spec, Rows) else ()
-            for name in (*self.spec.partition_by, *(column.name for column in order)):
-                require(name in self.input.schema.names, f"a window reads no column {name}")
+        read = self.spec.partition_by if isinstance(self.spec, Rows | SessionGap) else ()
+        order = self.spec.order if isinstance(self.spec, Rows) else ()
+        until = (self.spec.column,) if isinstance(self.spec, Until) else ()
+        for name in (*read, *(column.name for column in order), *until):
+            require(name in self.input.schema.names, f"a window reads no column {name}")
 
     @property
     def schema(self) -> pa.Schema:

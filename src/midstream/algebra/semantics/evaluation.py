@@ -42,7 +42,15 @@ from midstream.algebra.semantics.over import over_evaluator
 from midstream.algebra.semantics.patterns import matches
 from midstream.algebra.semantics.scalars import Evaluator, evaluator
 from midstream.algebra.semantics.sequences import Arrival, sequenced
-from midstream.algebra.semantics.values import Row, arrow_array, python_values, row_identity, row_order, time_ticks
+from midstream.algebra.semantics.values import (
+    NANOSECONDS,
+    Row,
+    arrow_array,
+    python_values,
+    row_identity,
+    row_order,
+    time_ticks,
+)
 from midstream.algebra.semantics.windows import Element, Tuple, boundaries_of, in_order, windowed
 from midstream.algebra.time import FARTHEST, INFINITY
 from midstream.algebra.windows import Hop, Range
@@ -114,7 +122,8 @@ class Oracle:
             case Stream():
                 return [Element(row, time, time + 1) for time, row in self._arrivals(plan)]
             case Window(inner, spec, bounds):
-                found = windowed(self.tuples(inner), spec, inner.schema.names, bounds is not None)
+                tick = 1 if plan.domain.is_integer else NANOSECONDS["us"]
+                found = windowed(self.tuples(inner), spec, inner.schema.names, bounds is not None, tick)
                 return found if bounds is None else [_with_times(plan, element) for element in found]
             case Sequence():
                 return [Element(row, time, time + 1) for time, row, _ in self.arrivals(plan)]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from midstream.algebra.semantics.clock import EPOCH, MICROSECOND, first_instant, wall_ticks, zone_of
 from midstream.algebra.semantics.values import Row, identity, order, row_order
 from midstream.algebra.time import INFINITY
-from midstream.algebra.windows import ColumnOrder, Hop, Range, Rows, SessionGap, Unbounded, WindowSpec
+from midstream.algebra.windows import ColumnOrder, Hop, Range, Rows, SessionGap, Unbounded, Until, WindowSpec
 from midstream.errors import InternalError
 
 
@@ -39,16 +39,22 @@ def in_order(stream: list[Tuple], ties: tuple[ColumnOrder, ...] = (), names: lis
     return sorted(found, key=lambda tuple_: tuple_.time)
 
 
-def windowed(stream: list[Tuple], spec: WindowSpec, names: list[str], bounds: bool = False) -> list[Element]:
+def windowed(
+    stream: list[Tuple], spec: WindowSpec, names: list[str], bounds: bool = False, tick: int = 1
+) -> list[Element]:
     """The elements a window makes of a stream whose columns have these names, with the window's bounds if asked for.
 
-    Bounds are given as ticks.
+    Bounds are given as ticks; `tick` is how much one is in a column of times.
     """
     match spec:
         case Range(size):
             found = [Element(row, time, min(time + size + 1, INFINITY)) for time, row in stream]
         case Unbounded():
             found = [Element(row, time, INFINITY) for time, row in stream]
+        case Until(column):
+            place = names.index(column)
+            ends = [INFINITY if row[place] is None else min(row[place] // tick, INFINITY) for _, row in stream]
+            found = [Element(row, time, end) for (time, row), end in zip(stream, ends, strict=True)]
         case Rows(count, partition_by, slide, ties):
             parts = partitions(in_order(stream, ties, names), [names.index(name) for name in partition_by])
             found = [element for part in parts for element in _row_window(part, count, slide)]

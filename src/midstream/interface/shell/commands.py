@@ -20,6 +20,7 @@ from midstream.interface.cli.output import columns_as_json, table_as_json
 from midstream.interface.shell.answers import ShellAnswer, Write
 from midstream.interface.shell.statements import Statement, statements
 from midstream.interface.shell.streams import FileStream, FileStreams, arguments_of, declaration_of
+from midstream.language.text import read as read_query
 from midstream.optimizer.explanation import explain_plan
 from midstream.optimizer.plans import enumerate_plans, plan_query
 
@@ -31,6 +32,7 @@ HELP = r"""A query ends with a semicolon:  SELECT k, count(*) FROM A [RANGE 10] 
 
 \stream NAME PATH [time=COLUMN] [lateness=DURATION]   rows of a file, a folder or a pattern (CSV, Parquet, JSON lines)
 CREATE STREAM NAME FROM 'PATH' TIME COLUMN;           the same
+CREATE MACRO NAME(A, B) AS A * (1 - B);               a value that later queries call
 \streams             the streams and their columns
 \explain CQL         what a query means, what would run, and its cost; also  EXPLAIN CQL;
 \plans CQL           equivalent plans, best first
@@ -54,6 +56,8 @@ class Shell:
     limit: int = 50
     plan: str | None = None
     depth: int = 0
+    macros: str = ""
+    """The statements that have defined some."""
 
     def do(self, statement: Statement) -> None:
         """Carries out a statement."""
@@ -66,6 +70,10 @@ class Shell:
         explain = re.match(r"\s*EXPLAIN\b", text, re.IGNORECASE)
         if declared is not None:
             self._declare(*declared)
+        elif re.match(r"\s*CREATE\b", text, re.IGNORECASE):
+            macros = f"{self.macros}{text};\n"
+            read_query(f"{macros}SELECT 1")
+            self.macros = macros
         elif explain:
             self.explain(text[explain.end() :])
         else:
@@ -178,7 +186,7 @@ class Shell:
             if re.search(rf"\b{re.escape(name)}\b", cql, re.IGNORECASE)
         }
         named = {name: tables.get(name, stream.columns.empty_table()) for name, stream in self.streams.named.items()}
-        return ask(cql, named, time=times, lateness=late)
+        return ask(self.macros + cql, named, time=times, lateness=late)
 
 
 def _as_json(stream: FileStream) -> dict[str, object]:

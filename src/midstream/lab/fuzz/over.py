@@ -13,8 +13,11 @@ BY_ROWS = (
     "row_number()",
     "ntile(3)",
     "lag({})",
+    "lag({} IGNORE NULLS)",
     "lead({}, 2)",
+    "lead({}, 2 IGNORE NULLS)",
     "first_value({})",
+    "first_value({} IGNORE NULLS)",
     "last_value({})",
     "nth_value({}, 2)",
     "count({})",
@@ -35,7 +38,7 @@ def draw_over(e: Expressions) -> Value:
     if form.startswith(("percent_rank", "cume_dist")):
         kind = "double"
     frame = _frame(e, by_rows, order)
-    if frame and form.startswith(("count", "min", "max")):
+    if frame and not form.startswith(("row_number", "ntile", "lag", "lead", "rank", "dense", "percent", "cume")):
         frame += e.pick("", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES")
     text = f"{form} OVER ({_listed('PARTITION BY', keys)}{_listed('ORDER BY', order, e)}{frame})"
     return both(kind, text, *argument, *keys, *order)
