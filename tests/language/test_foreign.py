@@ -84,13 +84,26 @@ TOP = (
     ("query", "same"),
     [
         (NEWEST, "SELECT k, price FROM bids [PARTITION BY k ROWS 2]"),
+        (
+            "SELECT k, count(*) AS n FROM bids GROUP BY k, SESSION(ts, INTERVAL '7' MINUTE)",
+            "SELECT k, count(*) AS n FROM bids [PARTITION BY k SESSION 7 MINUTES] GROUP BY k, window_start",
+        ),
+        (
+            "SELECT count(*) AS n FROM bids GROUP BY HOP(ts, INTERVAL '4' MINUTE, INTERVAL '5' MINUTE)",
+            "SELECT count(*) AS n FROM bids [HOP 5 MINUTES, 4 MINUTES OFFSET 1 MINUTE] GROUP BY window_start",
+        ),
         (TOP, "SELECT window_start, k, price FROM bids [TUMBLE 10 MINUTES] ORDER BY price DESC LIMIT 2"),
     ],
 )
-def test_the_newest_and_the_greatest_rows_are_those_of_windows(query: str, same: str) -> None:
+def test_an_answer_is_that_of_the_windows_that_are_meant(query: str, same: str) -> None:
     minutes, prices = (1, 3, 7, 11, 12, 19, 25, 26), (5, 9, 2, 7, 8, 1, 3, 4)
     bids = {"bids": pa.table({"ts": [at(m) for m in minutes], "k": list("abcabcaa"), "price": prices})}
     assert ms.snapshot_equal(ms.run(query, bids, dialect="flink"), ms.reference(same, bids))
+
+
+def test_sessions_beside_an_expression_are_refused() -> None:
+    with pytest.raises(ms.QueryError, match="other keys of GROUP BY than columns"):
+        to_cql("SELECT count(*) FROM bids GROUP BY session_window(ts, '5 minutes'), price % 2", "spark", TIMES)
 
 
 def test_a_session_takes_queries_of_other_systems() -> None:

@@ -57,7 +57,7 @@ OF_INSTANTS = (
 )
 OF_JSON = "json_array_length json_type json_keys json_valid json_structure"
 OF_LISTS = (
-    "array_length list_distinct list_unique list_sort list_reverse_sort list_reverse list_sum list_avg list_min"
+    "array_length list_unique list_sort list_reverse_sort list_reverse list_sum list_avg list_min"
     " list_max list_first list_last list_count list_median list_mode list_product list_value to_json"
 )
 CALLS: dict[str, str] = {
@@ -75,6 +75,7 @@ CALLS: dict[str, str] = {
     **{f"date_part('{unit}', z)": "" for unit in ("year", "month", "week", "dow", "hour", "minute")},
     **{f"l {sign} [1, 2]": "" for sign in ("=", "<", "<=", ">", ">=")},
     "range(i)": "",
+    "list_distinct(l)": "list_filter(l, lambda e, i: list_position(l, e) = i)",
     "plus(d, 3)": "(d + 3)",
     "minus(d, 3)": "(d - 3)",
     "generate_series(1, i)": "",
@@ -352,3 +353,10 @@ def test_a_function_of_ones_own_goes_before_a_borrowed_one() -> None:
     for run in (ms.run, ms.reference):
         found = run("SELECT md5(s) AS it FROM S [NOW]", {"S": rows}, functions=[own])
         assert set(found["it"].to_pylist()) == {"own"}
+
+
+def test_distinct_elements_are_in_the_order_in_which_they_first_come() -> None:
+    found = ms.run(
+        "SELECT list_distinct([3, 1, 3, NULL, 2, 1, NULL]) AS it, array_distinct(['b', 'a', 'b']) AS texts", {}
+    )
+    assert found.select(["it", "texts"]).to_pylist() == [{"it": [3, 1, None, 2], "texts": ["b", "a"]}]

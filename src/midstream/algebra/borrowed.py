@@ -48,7 +48,7 @@ _JSON = (
 )
 _LISTS = (
     "array_length array_to_string list_contains list_has_any list_has_all list_position list_concat list_append"
-    " list_prepend list_distinct list_unique list_sort list_reverse_sort list_reverse list_slice list_extract list_sum"
+    " list_prepend list_unique list_sort list_reverse_sort list_reverse list_slice list_extract list_sum"
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
     " list_bool_or list_intersect list_zip list_value flatten cardinality map map_keys map_values map_entries"
     " map_contains map_from_entries map_concat map_extract map_extract_value struct_extract struct_keys"
@@ -89,6 +89,7 @@ class _Templates(dict[str, tuple[str, ...]]):
 _BY_NAME: Mapping[str, tuple[str, ...]] = {
     **_same(f"{_NUMBERS} {_TEXTS} {_DATES} {_JSON} {_LISTS}"),
     "factorial": ("factorial({0}::INTEGER)",),
+    "list_distinct": ("list_filter({0}, lambda e, i: list_position({0}, e) = i)",),
     "chr": ("chr({0}::INTEGER)",),
     "octet_length": ("strlen({0})", "octet_length({0})"),
     "initcap": (

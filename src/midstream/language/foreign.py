@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -44,6 +45,8 @@ BOUNDS = {
     for word in ("TUMBLE", "HOP", "SESSION")
     for end, text in (("START", "window_start"), ("END", "window_end"), ("ROWTIME", WINDOW_TIME))
 }
+
+NAMES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.DOT, TokenType.COMMA)
 
 AS_STRUCT = "{'start': window_start, 'end': window_end}"
 
@@ -82,7 +85,7 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     known = {name.casefold(): column for name, column in times.items() if column is not None}
     for step in (_statement, _table_functions, _grouped_windows, _newest_rows, _interval_joins):
         query = _edited(query, list(step(query, known)))
-    return query
+    return query if dialect == "risingwave" else _edited(query, list(_functions(query)))
 
 
 def _require_no_watermark(text: str) -> None:
@@ -135,6 +138,16 @@ def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
             yield Edit(tokens[ends - len(said) - 1].end + 1, len(text), "")
 
 
+def _functions(text: str) -> Iterator[Edit]:
+    """Functions that mean something else in Spark and Flink: all is replaced, and weeks begin with day 1."""
+    for call in _calls(text, ("REGEXP_REPLACE", "DAYOFWEEK")):
+        if call.name == "DAYOFWEEK":
+            yield Edit(call.end, call.end, " + 1)")
+            yield Edit(call.start, call.start, "(")
+        elif len(call.arguments) == 3:
+            yield Edit(call.end - 1, call.end, ", 'g')")
+
+
 def _text(source: str, tokens: Sequence[Token]) -> str:
     return source[tokens[0].start : tokens[-1].end + 1] if tokens else ""
 
@@ -148,7 +161,20 @@ def _window(source: str, call: Called, amounts: Sequence[Sequence[Token]], parti
     if call.name in SIZE_LAST:
         written = [written[1], written[0], *written[2:]]
     said, offset = (written[:1], written[1:]) if word in ("TUMBLE", "SESSION") else (written[:2], written[2:])
+    lengths = [_length(amount) for amount in (*said, *offset)]
+    if word == "HOP" and all(lengths) and (late := lengths[0] % lengths[1]):
+        # Windows begin at multiples of the slide there, and end at such here.
+        offset = [f"'{late + sum(lengths[2:])} microseconds'"]
     return f"[{partition}{word} {', '.join(said)}{f' OFFSET {offset[0]}' if offset else ''}]"
+
+
+def _length(written: str) -> int:
+    """How many microseconds an interval has; 0 if that depends on the calendar."""
+    amount = read(f"SELECT {written}").expressions[0]
+    try:
+        return ticks(duration_text(amount.this) if isinstance(amount, exp.Interval) else amount.name, TIMESTAMP_TIME)
+    except QueryError:
+        return 0
 
 
 def _table_functions(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
@@ -205,7 +231,7 @@ def _grouped_windows(text: str, times: Mapping[str, str]) -> list[Edit]:
     calls = [call for call in _calls(text, WINDOWS) if call.arguments[0] and len(call.arguments) > 1]
     if not calls:
         return []
-    written = {_window(text, call, call.arguments[1:]) for call in calls}
+    written = {_window(text, call, call.arguments[1:], _sessions_of(text, call)) for call in calls}
     tables = list(_tables(text))
     if len(written) > 1 or len(tables) != 1:
         raise QueryError(
@@ -219,6 +245,23 @@ def _grouped_windows(text: str, times: Mapping[str, str]) -> list[Edit]:
         edits.append(Edit(call.start, call.end, "window_start, window_end" if call.start > end else AS_STRUCT))
     edits += [Edit(call.start, call.end, BOUNDS[call.name]) for call in _calls(text, BOUNDS)]
     return [*edits, *_fields_of_window(text)]
+
+
+def _sessions_of(text: str, call: Called) -> str:
+    """By what sessions are told apart: the other keys of the GROUP BY in which they stand."""
+    tokens = [token for token in DIALECT.tokenize(text) if token.start < call.start or token.start >= call.end]
+    groups = [i for i, token in enumerate(tokens) if token.token_type == TokenType.GROUP_BY]
+    if WINDOWS[call.name] != "SESSION" or not groups:
+        return ""
+    ends = (TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.R_PAREN, TokenType.SEMICOLON)
+    keys = list(takewhile(lambda token: token.token_type not in ends, tokens[groups[-1] + 2 :]))
+    parts = ", ".join(_text(text, [key]) for key in keys if key.token_type != TokenType.COMMA).replace(", ., ", ".")
+    names = [name.rpartition(".")[2] for name in parts.split(", ") if name]
+    if any(key.token_type not in NAMES for key in keys):
+        raise QueryError(
+            "sessions beside other keys of GROUP BY than columns", hint="select the keys in a sub-query, under names"
+        ).at(text, call.start)
+    return f"PARTITION BY {', '.join(names)} " if names else ""
 
 
 def _fields_of_window(text: str) -> Iterator[Edit]:
