@@ -81,6 +81,11 @@ KINDS = {
         "SELECT k, n FROM A MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES COUNT(U.*) AS n "
         "PATTERN (S U+ D) DEFINE U AS v >= PREV(v), D AS D.v < S.v) AS m",
     ),
+    "all rows of a pattern": Kind(
+        "MatchRowsOperator",
+        "SELECT * FROM A MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES CLASSIFIER() AS c, MATCH_NUMBER() AS n, "
+        "SUM(U.v) AS s, FINAL LAST(U.v) AS l ALL ROWS PER MATCH PATTERN (S U+) WITHIN 9 DEFINE U AS v <= NEXT(v)) AS m",
+    ),
     "difference": Kind("SetOperationOperator", f"SELECT k FROM A {W} EXCEPT ALL SELECT k FROM B {W}"),
     "intersection": Kind("SetOperationOperator", f"SELECT k FROM A {W} INTERSECT ALL SELECT k FROM B {W}"),
     "row window": Kind("RowWindowOperator", "SELECT k, v FROM A [ROWS 3]"),
@@ -100,6 +105,7 @@ KINDS = {
     ),
     "row before": Kind("FollowedByOperator", "SELECT a.v, b.v AS u FROM A AS a FOLLOWED BY A AS b ON a.k = b.k"),
     "as-of join": Kind("FollowedByOperator", "SELECT A.v, B.v AS u FROM A ASOF LEFT JOIN B ON A.k = B.k"),
+    "absence": Kind("FollowedByOperator", "SELECT A.v FROM A NOT FOLLOWED BY B ON A.k = B.k AND A.v < B.v WITHIN 9"),
     "later as-of join": Kind(
         "FollowedByOperator", "SELECT A.v, B.v AS u FROM A ASOF LEFT JOIN B ON A.k = B.k AND A.ts < B.ts WITHIN 9"
     ),

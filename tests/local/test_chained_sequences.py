@@ -16,6 +16,10 @@ QUERIES = {
     "FOLLOWED BY A AS z ON y.k = z.k WITHIN 9",
     "those without a first": "SELECT DISTINCT k, u FROM (SELECT A.k, B.v AS u FROM A ASOF LEFT JOIN B "
     "ON A.k = B.k AND B.v < 20 WITHIN 3) [RANGE 9] AS s",
+    "those that nothing follows": "SELECT A.k, A.v, C.v AS w FROM A NOT FOLLOWED BY B ON A.k = B.k AND A.v < B.v + 9 "
+    "WITHIN 3 FOLLOWED BY A AS C ON A.k = C.k",
+    "rows of numbered matches": "SELECT * FROM A MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES MATCH_NUMBER() "
+    "AS n, CLASSIFIER() AS c, FINAL SUM(U.v) AS s ALL ROWS PER MATCH PATTERN (S U{1,2}) DEFINE U AS v < NEXT(v)) AS m",
 }
 
 

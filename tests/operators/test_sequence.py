@@ -184,6 +184,28 @@ def test_asof_joins_mean_what_the_oracle_says(data):
     assert ms.snapshot_equal(found, ms.reference(query, inputs)), query
 
 
+@examples(40)
+@given(data=st.data())
+def test_what_is_not_followed_is_what_no_pair_of_the_sequence_has(data):
+    inputs = {name: data.draw(streams(9), name) for name in "AB"}
+    step = data.draw(steps("A", "B").filter(lambda step: "WITHIN" in step))
+    for mode in MODES:
+        step = step.replace(f" {mode}", "")
+    strict = data.draw(st.sampled_from(["", "A.ts < B.ts AND "]))
+    step = step.replace("ON ", f"ON {strict}") if "ON " in step else step
+    # Rows are told apart by their numbers, which both sides have to bear.
+    inputs["A"] = inputs["A"].append_column("n", pa.array(range(len(inputs["A"])), pa.int64()))
+    source = data.draw(st.sampled_from(["A", "(SELECT * FROM A WHERE z > 0) AS A"]))
+    query = f"SELECT A.n FROM {source} NOT {step}"
+    found = ms.run(query, inputs, batch_rows=data.draw(st.integers(1, 12)), lateness=20)
+    assert ms.snapshot_equal(found, ms.reference(query, inputs)), query
+    followed = ms.run(f"SELECT A.n FROM {source} {step.replace(' B ', ' B ALL ', 1)}", inputs, lateness=20)
+    wanted = [n for n, z in enumerate(inputs["A"]["z"].to_pylist()) if z > 0 or source == "A"]
+    assert sorted(found["n"].to_pylist()) == sorted({*wanted} - {*followed["n"].to_pylist()}), query
+    within = int(step.rpartition(" ")[2])
+    assert [inputs["A"]["ts"][n].as_py() + within for n in found["n"].to_pylist()] == found["valid_from"].to_pylist()
+
+
 ITSELF = (
     "S AS {0}",
     "S AS {0}",
@@ -221,6 +243,9 @@ def test_no_row_is_paired_with_itself(data):
         order = data.draw(st.sampled_from(["<=", "<", ">=", ">"]))
         step = f"ASOF {outer}JOIN {second} ON A.ts {order} B.ts WITHIN {data.draw(st.integers(0, 2))}"
     query = f"SELECT A.z AS az, A.k AS ak, A.ts AS ats, B.z AS bz, B.ts AS bts FROM {first} {step}"
+    if asof and data.draw(st.booleans()):
+        step = f"NOT FOLLOWED BY {second} ON A.k = B.k AND A.z <= B.z WITHIN {data.draw(st.integers(0, 2))}"
+        query = f"SELECT A.z AS az, A.ts AS ats, C.z AS cz FROM {first} {step} FOLLOWED BY S AS C"
     if not asof and data.draw(st.booleans()):
         query = query.replace(" FROM ", ", C.z AS cz FROM ", 1) + f" {data.draw(steps('B', 'C'))}".replace(
             " C ", " S AS C ", 1
@@ -287,17 +312,20 @@ def test_state_stays_bounded(query, most):
 LATER = "SELECT c.id FROM cases AS c ASOF {0}JOIN products AS p ON c.lane = p.lane AND c.ts < p.ts {1}"
 
 
-@pytest.mark.parametrize("query", [LATER.format("", ""), LATER.format("LEFT ", "WITHIN 50")])
+ABSENT = "SELECT c.id FROM cases AS c NOT FOLLOWED BY products AS p ON c.lane = p.lane AND c.ts < p.ts WITHIN 50"
+
+
+@pytest.mark.parametrize("query", [LATER.format("", ""), LATER.format("LEFT ", "WITHIN 50"), ABSENT])
 def test_seconds_wait_no_longer_than_they_must_and_firsts_not_at_all(query):
     operator = operator_after(query, 20_000)
     assert operator.kept[0].rows <= sequence.SPARE_ROWS
     assert operator.kept[1].rows <= 5
 
 
-def test_seconds_without_a_later_first_are_forgotten_when_their_time_is_up():
+@pytest.mark.parametrize("query", [LATER.format("LEFT ", "WITHIN 50"), ABSENT])
+def test_seconds_without_a_later_first_are_forgotten_when_their_time_is_up(query):
     times = np.arange(5000)
     schema = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("lane", pa.int64())])
-    query = LATER.format("LEFT ", "WITHIN 50")
     box = Box(plan_query(parse(query, catalog_of({"cases": schema, "products": schema}))).physical)
     operator = next(o for o in box.operators if isinstance(o, sequence.FollowedByOperator))
     names = operator.kept[1].schema

@@ -42,6 +42,16 @@ def test_a_chain_goes_on_from_the_time_of_its_last_part() -> None:
     assert [tuple(row.values())[:-1] for row in found.to_pylist()] == [("a2", "b2", "c1", 5)]
 
 
+def test_what_is_not_followed_is_told_when_the_time_is_over() -> None:
+    absent = "SELECT A.a FROM A NOT FOLLOWED BY B ON A.k = B.k WITHIN {}"
+    for within, expected in ((1, [("a1", 2), ("a3", 4), ("a4", 7)]), (2, [("a3", 5), ("a4", 8)])):
+        found = ms.reference(absent.format(within), {"A": A, "B": B})
+        assert [tuple(row.values())[:-1] for row in found.to_pylist()] == expected
+    strictly = "SELECT A.a FROM A NOT FOLLOWED BY B ON A.ts < B.ts AND A.a < B.b AND B.b <> 'b2' WITHIN 2"
+    found = ms.reference(strictly, {"A": A, "B": B})
+    assert found["a"].to_pylist() == ["a2", "a3", "a4"]
+
+
 def test_asof_left_join_pads_a_tuple_that_follows_nothing() -> None:
     query = "SELECT B.b, A.a FROM B ASOF LEFT JOIN A ON A.k = B.k"
     found = ms.reference(query, {"A": A, "B": B})

@@ -105,7 +105,10 @@ def length_of(pattern: Pattern) -> int:
     return 1
 
 
-PatternFunction = OneOf["first", "last", "sum", "avg", "min", "max", "count"]
+MATCHES = "#matches"
+"""The column in which rows carry how many matches there have been, where matches are numbered; it begins as null."""
+
+PatternFunction = OneOf["first", "last", "sum", "avg", "min", "max", "count", "number"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,9 @@ class PatternValue:
     """A value of the rows that have been matched so far, under a name that conditions and measures know it by.
 
     `first` and `last` are the value of a column in the `number`-th row of a symbol (None: of any), counted from that
-    side, or `before` rows earlier in the stream. The others are aggregates over the symbol's rows; `count` without a
-    column counts them.
+    side, or `before` rows earlier in the stream, later ones if that is negative; without a column, what symbol that row
+    has. `number` is that of the match in its partition. The others are aggregates over the symbol's rows; `count`
+    without a column counts them. A `final` value is of all rows of the match.
     """
 
     name: str
@@ -124,14 +128,17 @@ class PatternValue:
     type: pa.DataType
     number: int = 0
     before: int = 0
+    final: bool = False
 
     def is_of_row(self, symbol: str) -> bool:
         """Whether it is a value of the row that the symbol's condition is asked of, or of one at a distance from it."""
-        return self.function == "last" and self.number == 0 and self.symbol in (None, symbol)
+        own = self.function == "last" and self.number == 0 and self.symbol in (None, symbol)
+        return own and self.column is not None
 
     def __str__(self) -> str:
-        back = f", {self.number}" if self.number else ""
-        return f"{self.function}({self.symbol or 'any'}.{self.column or '*'}{back}) - {self.before} AS {self.name}"
+        back, final = f", {self.number}" if self.number else "", "final " if self.final else ""
+        of = f"{self.symbol or 'any'}.{self.column or '*'}{back}"
+        return f"{final}{self.function}({of}) {'-' if self.before >= 0 else '+'} {abs(self.before)} AS {self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,14 +115,7 @@ class Attachments:
         again = self._inside(around, node.args["query"])
         totals = [_count("size"), _count("known", again.outputs[0])]
         counted = self._attach(around, again, totals, node)
-        unknown = Call("or", (_is_null(needle), Call(">", (counted["size"], counted["known"]), BOOLEAN)), BOOLEAN)
-        none = Call("=", (counted["size"], NOTHING), BOOLEAN)
-        branches = (
-            (Call(">", (equal, NOTHING), BOOLEAN), Literal(True, BOOLEAN)),
-            (none, Literal(False, BOOLEAN)),
-            (unknown, Literal(None, BOOLEAN)),
-        )
-        return Case(branches, Literal(False, BOOLEAN))
+        return _unless(needle, counted, Call(">", (equal, NOTHING), BOOLEAN), False)
 
     def compares(self, around: ScalarBinder, node: Node, operator: str, every: bool) -> Expression:
         """Whether a comparison holds for any or for all values of a sub-query: for their least or greatest."""
@@ -135,14 +128,7 @@ class Attachments:
             holds: Expression = Call("and" if every else "or", (least, most), BOOLEAN)
         else:
             holds = most if (operator in (">", ">=")) == every else least
-        decided = Call("not", (holds,), BOOLEAN) if every else holds
-        unknown = Call("or", (_is_null(subject), Call(">", (found["size"], found["known"]), BOOLEAN)), BOOLEAN)
-        branches = (
-            (Call("=", (found["size"], NOTHING), BOOLEAN), Literal(every, BOOLEAN)),
-            (decided, Literal(not every, BOOLEAN)),
-            (unknown, Literal(None, BOOLEAN)),
-        )
-        return Case(branches, Literal(every, BOOLEAN))
+        return _unless(subject, found, Call("not", (holds,), BOOLEAN) if every else holds, every)
 
     def _output(self, inside: Inside, node: Node) -> Expression:
         if len(inside.outputs) != 1:
@@ -258,8 +244,16 @@ def _count(name: str, *arguments: Expression) -> NamedAggregate:
     return NamedAggregate(name, AggregateCall("count", arguments, INTEGER))
 
 
-def _is_null(value: Expression) -> Expression:
-    return Call("is_null", (value,), BOOLEAN)
+def _unless(subject: Expression, counted: Brought, exception: Expression, usually: bool) -> Expression:
+    """What usually holds of a value and those of a sub-query: null if no exception is known, but one could be."""
+    size, is_null = counted["size"], Call("is_null", (subject,), BOOLEAN)
+    unknown = Call("or", (is_null, Call(">", (size, counted["known"]), BOOLEAN)), BOOLEAN)
+    branches = (
+        (Call("=", (size, NOTHING), BOOLEAN), Literal(usually, BOOLEAN)),
+        (exception, Literal(not usually, BOOLEAN)),
+        (unknown, Literal(None, BOOLEAN)),
+    )
+    return Case(branches, Literal(usually, BOOLEAN))
 
 
 def _tied(tie: Expression, over: Callable[[Expression], Expression], brought: frozenset[str]) -> Expression:

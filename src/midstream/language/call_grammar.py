@@ -30,16 +30,19 @@ class CallGrammar(OverGrammar):
         self._advance(2)
         match name:
             case "CAST" | "TRY_CAST":
-                return self._cast(token, name)
+                made = self._cast(token, name)
             case "EXTRACT":
-                return self._extract(token)
+                made = self._extract(token)
             case "POSITION":
-                return self._position(token)
+                made = self._position(token)
             case "TRIM":
-                return self._trim(token)
+                made = self._trim(token)
             case "OVERLAY":
-                return self._separated(token, "PLACING", "FROM", "FOR")
-        return self._function(token)
+                made = self._separated(token, "PLACING", "FROM", "FOR")
+            case _:
+                return self._function(token)
+        self.need(TokenType.R_PAREN, ")")
+        return made
 
     def _function(self, token: Token) -> Node:
         made = at(exp.Anonymous(this=token.text, expressions=[]), token)
@@ -55,8 +58,7 @@ class CallGrammar(OverGrammar):
             if token.text.upper() == "FLOOR" and self.take_word("TO"):
                 unit = exp.Literal.string(self.identifier("a unit of time").name)
                 made = at(exp.Anonymous(this="date_trunc", expressions=[unit, *made.expressions]), token)
-            if self.take(TokenType.ORDER_BY):
-                made.set("order", self.order_keys())
+            made.set("order", self.order_keys())
             self._nulls(made)
         self.need(TokenType.R_PAREN, ") or , after an argument")
         call = self._after_call(made)
@@ -111,21 +113,15 @@ class CallGrammar(OverGrammar):
 
     def _nulls(self, made: Node) -> None:
         """`IGNORE NULLS` or `RESPECT NULLS`."""
-        word = self.take_word("IGNORE", "RESPECT") if self._next.text.upper() == "NULLS" else None
-        if word:
-            self.need_word("NULLS")
-            made.set("ignore_nulls", word.text.upper() == "IGNORE")
+        word = self._curr.text.upper()
+        if self.take_words("IGNORE", "NULLS") or self.take_words("RESPECT", "NULLS"):
+            made.set("ignore_nulls", word == "IGNORE")
 
     def _after_call(self, made: Node) -> Node:
         self._nulls(made)
-        if self.peek_word("WITHIN") and self._next.token_type == TokenType.GROUP_BY:
-            self._advance(2)
-            self.need(TokenType.L_PAREN, "(")
-            self.need(TokenType.ORDER_BY, "ORDER BY")
-            made.set("within", self.order_keys())
-            self.need(TokenType.R_PAREN, ")")
-        if self.peek_word("FILTER") and self._next.token_type == TokenType.L_PAREN:
-            self._advance(2)
+        if self.take_words("WITHIN", "GROUP"):
+            made.set("within", self.wrapped(lambda: self.order_keys() or self.expected("ORDER BY")))
+        if self.take_words("FILTER", "("):
             self.need(TokenType.WHERE, "WHERE")
             made.set("filter", self.value())
             self.need(TokenType.R_PAREN, ")")
@@ -138,9 +134,7 @@ class CallGrammar(OverGrammar):
         value = self.value()
         self.need(TokenType.ALIAS, "AS and a type")
         kind = exp.TryCast if name == "TRY_CAST" else exp.Cast
-        made = at(kind(this=value, to=self.type_name()), token)
-        self.need(TokenType.R_PAREN, ")")
-        return made
+        return at(kind(this=value, to=self.type_name()), token)
 
     def _extract(self, token: Token) -> Node:
         field = self.take(TokenType.VAR, TokenType.STRING)
@@ -148,7 +142,6 @@ class CallGrammar(OverGrammar):
             self.expected("a field such as YEAR or HOUR")
         self.need(TokenType.FROM, "FROM")
         value = self.value()
-        self.need(TokenType.R_PAREN, ")")
         name = FIELDS.get(field.text.upper(), field.text.lower())
         return at(exp.Anonymous(this=name, expressions=[value]), field)
 
@@ -156,7 +149,6 @@ class CallGrammar(OverGrammar):
         needle = self.value(PREDICATE)
         self.need(TokenType.IN, "IN")
         value = self.value()
-        self.need(TokenType.R_PAREN, ")")
         return at(exp.Anonymous(this="strpos", expressions=[value, needle]), token)
 
     def _trim(self, token: Token) -> Node:
@@ -168,7 +160,6 @@ class CallGrammar(OverGrammar):
         arguments = [] if self.peek(TokenType.FROM) else self.values()
         if self.take(TokenType.FROM):
             arguments = [self.value(), *arguments]
-        self.need(TokenType.R_PAREN, ")")
         return at(exp.Anonymous(this=name, expressions=arguments), token)
 
     def _separated(self, token: Token, *words: str) -> Node:
@@ -176,7 +167,6 @@ class CallGrammar(OverGrammar):
         arguments = [self.value()]
         while self.take(TokenType.COMMA, TokenType.FROM) or self.take_word(*words):
             arguments.append(self.value())
-        self.need(TokenType.R_PAREN, ")")
         return at(exp.Anonymous(this=token.text, expressions=arguments), token)
 
     def type_name(self) -> TypeName:
@@ -224,8 +214,7 @@ class CallGrammar(OverGrammar):
         word = self.take(TokenType.WITH) or self.take_word("WITHOUT")
         if word is None:
             return False
-        self.need_word("TIME")
-        self.need_word("ZONE")
+        self.need_word("TIME", "ZONE")
         return word.token_type == TokenType.WITH
 
     def duration(self) -> Duration:

@@ -201,8 +201,7 @@ class ExpressionGrammar(CallGrammar):
             self._advance()
             name = self._after_dot()
             return self._named_call("field", operator, value, at(exp.Literal(this=name.name, is_string=True), operator))
-        if self.peek_word("AT") and self._next.text.upper() == "TIME":
-            self._advance(2)
+        if self.take_words("AT", "TIME"):
             self.need_word("ZONE")
             return self._named_call("timezone", operator, self.value(SIGN), value)
         return None
@@ -341,12 +340,12 @@ class ExpressionGrammar(CallGrammar):
         word = token.text.upper() if token.token_type == TokenType.VAR else ""
         if word == "ARRAY" and self.token_after(2) in (TokenType.SELECT, TokenType.WITH):
             return self._array(token)
-        if word == "ROW" and self._next.token_type == TokenType.L_PAREN:
-            self._advance()
-            return self.row()
-        if self._next.token_type == TokenType.L_PAREN:
-            return self._call(token)
         following = self._next.token_type
+        if following == TokenType.L_PAREN:
+            return self.row() if self.take_word("ROW") else self._call(token)
+        if word in ("FINAL", "RUNNING") and self.token_after(2) == TokenType.L_PAREN:
+            self._advance()
+            return self._named_call(word, token, self._call(self._curr))
         if word == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
             self._advance()
             return at(exp.Interval(this=self.duration()), token)

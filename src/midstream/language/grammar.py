@@ -104,9 +104,20 @@ class Grammar:
         """The next token if it is one of some unreserved words."""
         return self.take(TokenType.VAR) if self.peek_word(*words) else None
 
-    def need_word(self, word: str) -> Token:
-        """The next token, which must be an unreserved word."""
-        return self.take_word(word) or self.expected(word)
+    def need_word(self, *words: str) -> Token:
+        """The next tokens, which must be these unreserved words; the last of them."""
+        return [self.take_word(word) or self.expected(word) for word in words][-1]
+
+    def peek_words(self, *words: str) -> bool:
+        """Whether the next tokens are these words, reserved or not, or marks."""
+        return all(self._at(self._index + ahead).text.upper() == word for ahead, word in enumerate(words))
+
+    def take_words(self, *words: str) -> bool:
+        """Whether the next tokens are these; they are then behind us."""
+        found = self.peek_words(*words)
+        if found:
+            self._advance(len(words))
+        return found
 
     def token_after(self, steps: int) -> TokenType:
         """The type of a token further ahead."""

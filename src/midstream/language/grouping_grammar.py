@@ -29,17 +29,13 @@ class GroupingGrammar(WindowGrammar):
     def _grouping(self) -> list[list[Node]]:
         """The sets that one element of GROUP BY stands for."""
         word = self._curr.text.upper()
-        if word == "GROUPING" and self._next.text.upper() == "SETS":
-            self._advance(2)
+        if self.take_words("GROUPING", "SETS"):
             return list(chain(*self.wrapped(lambda: self.several(self._grouping))))
         if word in ("ROLLUP", "CUBE") and self._next.token_type == TokenType.L_PAREN:
             self._advance()
             parts = self._key_list()
             return rollup(parts) if word == "ROLLUP" else cube(parts, self.fail)
-        if self.peek(TokenType.L_PAREN) and self._next.token_type == TokenType.R_PAREN:
-            self._advance(2)
-            return [[]]
-        return [keys_of(self.value())]
+        return [[]] if self.take_words("(", ")") else [keys_of(self.value())]
 
     def _key_list(self) -> list[list[Node]]:
         return [keys_of(key) for key in self.wrapped(self.values)]

@@ -26,7 +26,10 @@ Duration = exp.IntervalSpan
 """An amount of time as written: `this` is a number and there may be a `unit`, or a text such as '5 seconds'."""
 
 FollowedBy = exp.MatchRecognize
-"""A step of a sequence: `FOLLOWED BY this [mode] [ON on] [WITHIN within]`; `asof` and `outer` are for ASOF JOIN."""
+"""A step of a sequence: `FOLLOWED BY this [mode] [ON on] [WITHIN within]`; `asof` and `outer` are for ASOF JOIN.
+
+The mode of NOT FOLLOWED BY is `none`.
+"""
 
 JoinedSources = exp.From
 """Sources joined in parentheses: `this` is the first, `joins` are the others."""

@@ -128,8 +128,8 @@ class Overs:
         base = self._window(next(window for known, window in self.windows.items() if known.name == found[0]))
         whole = base.copy()
         for part in ("partition_by", "order", "spec"):
-            if node.args.get(part) is not None:
-                if base.args.get(part) is not None:
+            if node.args.get(part):
+                if base.args.get(part):
                     raise self.binding.error(f"the window {name.name} says this already", node)
                 whole.set(part, node.args[part])
         return whole

@@ -30,10 +30,13 @@ class OverGrammar(Grammar):
         token = self._curr
         return at(exp.Tuple(expressions=self.wrapped(self.values)), token)
 
+    def partition_keys(self) -> list[Node]:
+        """`PARTITION BY key, …`, or nothing."""
+        return self.values() if self.take_word("PARTITION") and self.need_word("BY") else []
+
     def order_keys(self) -> list[Node]:
-        """`BY key [ASC | DESC] [NULLS FIRST | LAST], …`, after ORDER."""
-        self.need_word("BY")
-        return self.several(self._order_key)
+        """`ORDER BY key [ASC | DESC] [NULLS FIRST | LAST], …`, or nothing."""
+        return self.several(self._order_key) if self.take(TokenType.ORDER_BY) and self.need_word("BY") else []
 
     def _order_key(self) -> Node:
         token = self._curr
@@ -58,11 +61,8 @@ class OverGrammar(Grammar):
         made = at(exp.Window(), token)
         if self.peek(*NAMES) and not self.peek_word("PARTITION", *UNITS):
             made.set("alias", self.identifier("the name of a window"))
-        if self.take_word("PARTITION"):
-            self.need_word("BY")
-            made.set("partition_by", self.values())
-        if self.take(TokenType.ORDER_BY):
-            made.set("order", self.order_keys())
+        made.set("partition_by", self.partition_keys())
+        made.set("order", self.order_keys())
         if self.peek_word(*UNITS):
             made.set("spec", self._frame())
         self.need(TokenType.R_PAREN, "PARTITION BY, ORDER BY, a frame or )")
@@ -72,12 +72,11 @@ class OverGrammar(Grammar):
         token = self._curr
         self._advance()
         made = at(exp.WindowSpec(kind=token.text.lower(), end="CURRENT ROW"), token)
-        if self.take(TokenType.BETWEEN):
-            self._bound(made, "start")
+        between = self.take(TokenType.BETWEEN)
+        self._bound(made, "start")
+        if between:
             self.need(TokenType.AND, "AND and the end of the frame")
             self._bound(made, "end")
-        else:
-            self._bound(made, "start")
         if self.take_word("EXCLUDE"):
             two = self.peek_word("CURRENT", "NO")
             made.set("excluded", f"{self._curr.text} {self._next.text if two else ''}".strip().upper())
@@ -106,8 +105,8 @@ class OverGrammar(Grammar):
         """`ORDER BY … LIMIT n [WITH TIES] OFFSET m`, or `OFFSET m ROWS FETCH FIRST n ROWS ONLY`."""
         token = self._curr
         found: dict[str, object] = {}
-        if self.take(TokenType.ORDER_BY):
-            found["order"] = self.order_keys()
+        if order := self.order_keys():
+            found["order"] = order
         while self.peek(TokenType.LIMIT) or self.peek_word("OFFSET", "FETCH"):
             word = self._curr.text.upper()
             self._advance()

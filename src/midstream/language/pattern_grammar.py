@@ -23,6 +23,7 @@ class MatchClause:
     partition: list[Node] = field(default_factory=list)
     order: list[Node] = field(default_factory=list)
     measures: list[tuple[Node, exp.Identifier]] = field(default_factory=list)
+    all_rows: bool = False
     skip: Skip = field(default_factory=Skip)
     pattern: Pattern | None = None
     within: Duration | None = None
@@ -39,14 +40,10 @@ class PatternGrammar(GroupingGrammar):
             return None
         self.need(TokenType.L_PAREN, "(")
         made = MatchClause(token)
-        if self.take_word("PARTITION"):
-            self.need_word("BY")
-            made.partition = self.values()
-        if self.take(TokenType.ORDER_BY):
-            made.order = self.order_keys()
+        made.partition, made.order = self.partition_keys(), self.order_keys()
         if self.take_word("MEASURES"):
-            made.measures = self._measures()
-        self._rows_per_match()
+            made.measures = self.several(self._measure)
+        made.all_rows = self._rows_per_match()
         if self.take_word("AFTER"):
             made.skip = self._skip()
         self.need_word("PATTERN")
@@ -60,27 +57,26 @@ class PatternGrammar(GroupingGrammar):
         self.need(TokenType.R_PAREN, "PATTERN, WITHIN, DEFINE or )")
         return made
 
-    def _measures(self) -> list[tuple[Node, exp.Identifier]]:
-        found: list[tuple[Node, exp.Identifier]] = []
-        while not found or self.take(TokenType.COMMA):
-            value = self.value()
-            self.need(TokenType.ALIAS, "AS and a name")
-            found.append((value, self.identifier("a name after AS")))
-        return found
+    def _measure(self) -> tuple[Node, exp.Identifier]:
+        value = self.value()
+        self.need(TokenType.ALIAS, "AS and a name")
+        return value, self.identifier("a name after AS")
 
-    def _rows_per_match(self) -> None:
-        if self.peek(TokenType.ALL):
-            self.fail("ALL ROWS PER MATCH is not supported", hint="select measures of the rows: FIRST(A.x), LAST(A.x)")
-        if self.take_word("ONE"):
-            for word in ("ROW", "PER", "MATCH"):
-                self.need_word(word)
+    def _rows_per_match(self) -> bool:
+        """`ONE ROW PER MATCH`, or whether it is `ALL ROWS PER MATCH`."""
+        every = bool(self.take(TokenType.ALL))
+        if every or self.take_word("ONE"):
+            self.need_word("ROWS" if every else "ROW", "PER", "MATCH")
+        if every and self.take_word("SHOW", "OMIT"):
+            self.need_word("EMPTY", "MATCHES")
+        if every and self.peek(TokenType.WITH):
+            self.fail("WITH UNMATCHED ROWS is not supported", hint="a row that is in no match is read from the stream")
+        return every
 
     def _skip(self) -> Skip:
-        self.need_word("MATCH")
-        self.need_word("SKIP")
+        self.need_word("MATCH", "SKIP")
         if self.take_word("PAST"):
-            self.need_word("LAST")
-            self.need_word("ROW")
+            self.need_word("LAST", "ROW")
             return Skip()
         self.need_word("TO")
         if self.take_word("NEXT"):

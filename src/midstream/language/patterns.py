@@ -7,9 +7,10 @@ from typing import cast
 
 from sqlglot import exp
 
-from midstream.algebra.expressions import Column, Expression, Named, columns_of
+from midstream.algebra.expressions import Column, Expression, Literal, Named, columns_of
 from midstream.algebra.functions import AGGREGATE
 from midstream.algebra.patterns import (
+    MATCHES,
     PatternFunction,
     PatternValue,
     length_of,
@@ -18,9 +19,9 @@ from midstream.algebra.patterns import (
     symbols_of,
 )
 from midstream.algebra.plan import Match, Project, Relation
-from midstream.algebra.types import INTEGER
+from midstream.algebra.types import INTEGER, TEXT
 from midstream.language.binding import Binding
-from midstream.language.nodes import Node
+from midstream.language.nodes import Node, column_named
 from midstream.language.over import narrowed
 from midstream.language.pattern_grammar import MatchClause
 from midstream.language.scalars import ScalarBinder
@@ -47,6 +48,8 @@ class _Binder:
         self.values: list[PatternValue] = []
         self.named: dict[str, Column] = {}
         self.computed: dict[Expression, Column] = {}
+        self.defined: str | None = None
+        self.final = False
         self.own = scope
         self.scope = Scope(binding, [*scope.sources, ScopeSource("#values", self.named)], scope.merged, scope.hidden)
 
@@ -56,15 +59,17 @@ class _Binder:
         self._require_stream()
         self._require_symbols()
         keys = [self._key(node) for node in clause.partition]
-        conditions = tuple(
-            (symbol, self._binder("DEFINE").condition(self._with_values(node)))
-            for symbol, node in clause.conditions.items()
-        )
-        measures = tuple(
+        conditions = tuple(self._condition(symbol, node) for symbol, node in clause.conditions.items())
+        self.defined = None
+        measures = [
             Named(name.name, self._binder("MEASURES").bind(self._with_values(node))) for node, name in clause.measures
-        )
+        ]
+        if clause.all_rows:
+            measures = self._with_columns(keys, measures)
         if not keys and not measures:
             raise self._error("MATCH_RECOGNIZE needs MEASURES or PARTITION BY", hint="MEASURES LAST(A.x) AS x")
+        if len({measure.name for measure in measures}) < len(measures):
+            raise self._error("two columns of MATCH_RECOGNIZE have the same name", hint="name all measures differently")
         within = None if clause.within is None else bind_duration(self.binding, clause.within, self.relation.domain)
         read: list[Expression] = [*keys, *(c for _, c in conditions), *(m.expression for m in measures)]
         read += [Column(v.column, v.type) for v in self.values if v.column is not None]
@@ -74,18 +79,32 @@ class _Binder:
             self.pattern,
             conditions,
             tuple(self.values),
-            measures,
+            tuple(measures),
             clause.skip,
             within,
+            clause.all_rows,
         )
+
+    def _condition(self, symbol: str, node: Node) -> tuple[str, Expression]:
+        self.defined = symbol
+        return symbol, self._binder("DEFINE").condition(self._with_values(node))
+
+    def _with_columns(self, keys: list[Column], measures: list[Named]) -> list[Named]:
+        """Measures between the stream's time and its other columns."""
+        time = ScalarBinder(self.binding, self.own, "ORDER BY").bind(self.clause.order[0].this)
+        own = [Named(name, column) for source in self.own.sources for name, column in source.columns.items()]
+        own = [one for one in own if one.expression not in keys]
+        return [*(o for o in own if o.expression == time), *measures, *(o for o in own if o.expression != time)]
 
     def _read(self, names: frozenset[str]) -> Relation:
         """The columns of the stream that are read, and those that are computed of it."""
         kept = [Column(f.name, f.type) for f in self.relation.schema if f.name in names]
-        if not self.computed:
+        made = [Named(column.name, value) for value, column in self.computed.items()]
+        if any(value.function == "number" for value in self.values):
+            made.append(Named(MATCHES, Literal(None, INTEGER)))
+        if not made:
             return narrowed(self.relation, kept)
-        values = [Named(column.name, value) for value, column in self.computed.items()]
-        return Project(self.relation, (*(Named(column.name, column) for column in kept), *values))
+        return Project(self.relation, (*(Named(column.name, column) for column in kept), *made))
 
     def _error(self, message: str, hint: str | None = None, node: Node | None = None) -> Exception:
         if node is not None:
@@ -136,26 +155,50 @@ class _Binder:
         if not isinstance(node, exp.Anonymous) or node.args.get("over") is not None:
             return node
         name = node.name.lower()
-        if name == "next":
-            raise self._error("NEXT looks at rows that are still to come", "look back with PREV", node)
-        if name == "match_rowtime":
-            return cast(exp.Expr, self.clause.order[0].this.copy())
-        if name in AGGREGATES:
-            return self._aggregate(node, name)
-        return self._row_call(node, name) if name in ("prev", "first", "last") else node
+        match name:
+            case "final" | "running":
+                return self._of_rows(node, name)
+            case "match_rowtime":
+                return cast(exp.Expr, self.clause.order[0].this.copy())
+            case "match_number":
+                return self._named(PatternValue("", "number", None, None, INTEGER))
+            case "classifier":
+                return self._row_value("last", node)
+            case "first" | "last" | "prev" | "next":
+                return self._row_call(node, name)
+        return self._aggregate(node, name) if name in AGGREGATES else node
+
+    def _of_rows(self, node: exp.Anonymous, word: str) -> exp.Expr:
+        """`FINAL LAST(a.x)`: of all rows of the match; `RUNNING`, which need not be said: of those so far."""
+        call = node.expressions[0]
+        if not isinstance(call, exp.Anonymous) or call.name.lower() not in AGGREGATES | {"first", "last"}:
+            raise self._error(f"{word.upper()} stands before FIRST, LAST or an aggregate", None, node)
+        if word == "final" and self.defined is not None:
+            raise self._error("DEFINE knows the rows so far, not the final ones", "say FINAL in MEASURES", node)
+        self.final = word == "final" and self.clause.all_rows
+        value = self._replaced(call)
+        self.final = False
+        return value
 
     def _row_call(self, node: exp.Anonymous, name: str) -> exp.Expr:
-        """`FIRST(a.x, n)`, `LAST(a.x, n)`, `PREV(x, n)`, `PREV(LAST(a.x, n), m)`."""
+        """`FIRST(a.x, n)`, `LAST(a.x, n)`, `PREV(x, n)`, `PREV(LAST(a.x, n), m)`, `NEXT(x, n)`."""
         if not node.expressions:
             raise self._error(f"{node.name} takes a value", "for instance LAST(A.price)", node)
-        of, number = node.expressions[0], self._number(node, 1 if name == "prev" else 0)
-        if name != "prev":
+        of, number = node.expressions[0], self._number(node, 1 if name in ("prev", "next") else 0)
+        if name in ("first", "last"):
             return self._row_value(cast(PatternFunction, name), of, number)
-        if isinstance(of, exp.Anonymous) and of.name.lower() in ("first", "last") and of.expressions:
-            return self._row_value(
-                cast(PatternFunction, of.name.lower()), of.expressions[0], self._number(of, 0), number
-            )
-        return self._row_value("last", of, before=number)
+        inner = of.name.lower() if isinstance(of, exp.Anonymous) and of.expressions else ""
+        if name == "next":
+            self._require_ahead(node, of, inner)
+        if inner in ("first", "last"):
+            return self._row_value(cast(PatternFunction, inner), of.expressions[0], self._number(of, 0), number)
+        return self._row_value("last", of, before=number if name == "prev" else -number)
+
+    def _require_ahead(self, node: exp.Anonymous, of: exp.Expr, inner: str) -> None:
+        if self.defined is None:
+            raise self._error("NEXT in MEASURES looks behind the match", "let the pattern match that row too", node)
+        if inner in ("first", "last") or self._symbol(of) not in (None, self.defined):
+            raise self._error("NEXT looks ahead from the row itself", "for instance NEXT(price)", node)
 
     def _aggregate(self, node: exp.Anonymous, name: str) -> exp.Expr:
         of = node.expressions[0] if len(node.expressions) == 1 else None
@@ -197,13 +240,18 @@ class _Binder:
         return exp.Column(this=node.this) if own else node
 
     def _row_value(self, function: PatternFunction, node: exp.Expr, number: int = 0, before: int = 0) -> exp.Expr:
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "classifier":
+            if before or node.expressions:
+                raise self._error("CLASSIFIER() is the symbol of a matched row", "LAST(CLASSIFIER(), 1)", node)
+            return self._named(PatternValue("", function, None, None, TEXT, number))
         column = self._argument(node)
         return self._named(PatternValue("", function, self._symbol(node), column.name, column.type, number, before))
 
     def _named(self, value: PatternValue) -> exp.Expr:
+        value = replace(value, final=self.final)
         known = next((v for v in self.values if replace(v, name="") == value), None)
         if known is None:
             known = replace(value, name=f"#{len(self.values)}")
             self.values.append(known)
             self.named[known.name] = Column(known.name, known.type)
-        return exp.Column(this=exp.Identifier(this=known.name, quoted=True))
+        return column_named(known.name)

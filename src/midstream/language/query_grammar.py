@@ -125,17 +125,10 @@ class QueryGrammar(SourceGrammar):
     def _union(self) -> Node:
         left = self._intersect()
         while token := self.take(TokenType.UNION, TokenType.EXCEPT):
-            all_, by_name = self._set_all(), self._by_name()
+            all_, by_name = self._set_all(), self.take_words("BY", "NAME")
             left = self._combined(token, left, all_, self._intersect())
             left.set("by_name", by_name)
         return left
-
-    def _by_name(self) -> bool:
-        """`BY NAME` behind UNION."""
-        found = self.peek_word("BY") and self._next.text.upper() == "NAME"
-        if found:
-            self._advance(2)
-        return found
 
     def _intersect(self) -> Node:
         left = self._term()
@@ -144,10 +137,8 @@ class QueryGrammar(SourceGrammar):
         return left
 
     def _set_all(self) -> bool:
-        if self.take(TokenType.ALL):
-            return True
-        self.take(TokenType.DISTINCT)
-        return False
+        word = self.take(TokenType.ALL, TokenType.DISTINCT)
+        return word is not None and word.token_type == TokenType.ALL
 
     def _combined(self, token: Token, left: Node, all_: bool, right: Node) -> Node:
         made = SET_OPERATIONS[token.token_type](this=left, expression=right, distinct=not all_)
@@ -197,11 +188,9 @@ class QueryGrammar(SourceGrammar):
         if not self.peek_word(*TO_STREAM):
             return None
         following, after = self._next.token_type, self.token_after(2)
-        if following == TokenType.STAR and after in ENDS_ITEM:
-            return self.take(TokenType.VAR)
-        if following == TokenType.NOT and after not in NEGATABLE:
-            return self.take(TokenType.VAR)
-        return self.take(TokenType.VAR) if following in STARTS_VALUE else None
+        whole = following == TokenType.STAR and after in ENDS_ITEM
+        negated = following == TokenType.NOT and after not in NEGATABLE
+        return self.take(TokenType.VAR) if whole or negated or following in STARTS_VALUE else None
 
     def _items(self) -> list[Node]:
         if self.peek(TokenType.FROM):
@@ -215,10 +204,8 @@ class QueryGrammar(SourceGrammar):
         if isinstance(value, exp.Column) and isinstance(value.this, exp.Star):
             self._star(value.this)
         start = self._curr
-        if self.take(TokenType.ALIAS):
+        if self.take(TokenType.ALIAS) or self.peek(*NAMES):
             return at(exp.Alias(this=value, alias=self.identifier("a name after AS")), start)
-        if self.peek(*NAMES):
-            return at(exp.Alias(this=value, alias=self.identifier("a name")), start)
         return value
 
     def _star(self, star: Node) -> Node:
@@ -234,18 +221,16 @@ class QueryGrammar(SourceGrammar):
         select.set("joins", self.joins())
 
     def joins(self) -> list[Node]:
-        joins: list[Node] = []
-        while (step := self._join_step()) is not None:
-            joins.append(step)
-        return joins
+        return list(iter(self._join_step, None))
 
     def _join_step(self) -> Node | None:
         token = self._curr
         if self.take(TokenType.COMMA):
             return at(exp.Join(this=self.source()), token)
-        if self.peek_word("LATERAL") and self._next.text.upper() == "VIEW":
-            return self.lateral_view()
-        return self._followed_by() if self.peek_word("FOLLOWED", "ASOF") else self._join()
+        if self.take_words("LATERAL", "VIEW"):
+            return self.lateral_view(token)
+        negated = self.peek_words("NOT", "FOLLOWED")
+        return self._followed_by() if negated or self.peek_word("FOLLOWED", "ASOF") else self._join()
 
     def _join(self) -> Node | None:
         token = self._curr
@@ -281,17 +266,17 @@ class QueryGrammar(SourceGrammar):
             self.expected("ON or USING", hint="a join without a condition is written CROSS JOIN")
 
     def _followed_by(self) -> Node:
-        """`FOLLOWED BY b [RECENT | CHRONICLE | ALL] [ON …] [WITHIN …]`, or `ASOF [LEFT] JOIN b`."""
-        token = self.take_word("ASOF", "FOLLOWED")
-        assert token is not None
-        if asof := token.text.upper() == "ASOF":
+        """`[NOT] FOLLOWED BY b [RECENT | CHRONICLE | ALL] [ON …] [WITHIN …]`, or `ASOF [LEFT] JOIN b`."""
+        token, negated, asof = self._curr, self.take(TokenType.NOT), self.take_word("ASOF")
+        if asof:
             made = FollowedBy(mode="recent", asof=True, outer=bool(self.take(TokenType.LEFT)))
             self.need(TokenType.JOIN, "JOIN")
         else:
+            self._advance()
             self.need_word("BY")
-            made = FollowedBy()
+            made = FollowedBy(mode="none", outer=True) if negated else FollowedBy()
         made.set("this", self.source())
-        if not asof and (mode := self.take_word("RECENT", "CHRONICLE") or self.take(TokenType.ALL)):
+        if not asof and not negated and (mode := self.take_word("RECENT", "CHRONICLE") or self.take(TokenType.ALL)):
             made.set("mode", mode.text.lower())
         if self.take(TokenType.ON):
             made.set("on", self.value())

@@ -1,4 +1,4 @@
-"""Sequences: `a FOLLOWED BY b`, and ASOF JOIN, which is the same seen from the second stream.
+"""Sequences: `a FOLLOWED BY b`, and what is the same seen from the second stream: ASOF JOIN and NOT FOLLOWED BY.
 
 Equalities of ON between the two sides become keys, an inequality of their times becomes the order of the pair; whatever
 else ON says filters the pairs.
@@ -7,11 +7,12 @@ else ON says filters the pairs.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from sqlglot import exp
 
 from midstream.algebra.expressions import Call, Expression, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Match, Relation, RowsOverStream, Select, Sequence, TimeOrder, walk_plan
+from midstream.algebra.plan import Match, Relation, RowsOverStream, Select, Sequence, SequenceMode, TimeOrder, walk_plan
 from midstream.language.binding import Binding
 from midstream.language.nodes import FollowedBy
 from midstream.language.scalars import bind_condition
@@ -24,16 +25,17 @@ MIRRORED: dict[str, TimeOrder] = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
 
 def bind_step(binding: Binding, left: Relation, right: Relation, step: FollowedBy, scope: Scope) -> Relation:
     """One more step of a sequence."""
-    asof = bool(step.args.get("asof"))
+    asof, mode = bool(step.args.get("asof")), cast(SequenceMode, step.args.get("mode") or "recent")
+    absent = mode == "none"
     for side in (left, right):
         _require_raw(binding, side, step)
-    first, second = (right, left) if asof else (left, right)
+    first, second = (right, left) if asof or absent else (left, right)
     keys, rest = _keys(binding, step, scope, first, second)
-    order, rest = _order(rest, first, second, forward=asof)
+    order, rest = _order(rest, first, second, None if asof else absent)
     within, outer = step.args.get("within"), bool(step.args.get("outer"))
     if outer and within is None and order in (">=", ">"):
         raise binding.error(
-            "ASOF LEFT JOIN with a later match needs WITHIN",
+            f"{'NOT FOLLOWED BY' if absent else 'ASOF LEFT JOIN with a later match'} needs WITHIN",
             step,
             detail="without a bound it is never known that a tuple has no later match, and it is remembered for ever",
             hint="say how much later a match may be: WITHIN " + ("100" if first.domain.is_integer else "10 MINUTES"),
@@ -41,7 +43,7 @@ def bind_step(binding: Binding, left: Relation, right: Relation, step: FollowedB
     return Sequence(
         first,
         second,
-        step.args.get("mode") or "recent",
+        mode,
         on=keys,
         within=None if within is None else _within(binding, within, first),
         condition=conjunction(rest),
@@ -99,15 +101,16 @@ def _pair(part: Expression, first: set[str], second: set[str]) -> tuple[Expressi
 
 
 def _order(
-    parts: list[Expression], first: Relation, second: Relation, forward: bool
+    parts: list[Expression], first: Relation, second: Relation, later: bool | None
 ) -> tuple[TimeOrder, list[Expression]]:
     """What the time of a first is to that of its second, and the conditions that do not say it.
 
-    A first is at or before its second unless a condition says that it is later, which only ASOF JOIN can mean. A
-    condition against the direction of the others stays one: it filters.
+    A first is at or before its second, or at or after it if it is the `later` one; where that is None, as the first
+    condition says. A condition against the direction of the others stays one: it filters.
     """
     said = {part: order for part in parts if (order := _time_order(part, first, second)) is not None}
-    later = forward and next(iter(said.values()), "<=") in (">=", ">")
+    if later is None:
+        later = next(iter(said.values()), "<=") in (">=", ">")
     allowed: tuple[TimeOrder, TimeOrder] = (">=", ">") if later else ("<=", "<")
     strict = allowed[1] in said.values()
     return allowed[strict], [part for part in parts if said.get(part) not in allowed]

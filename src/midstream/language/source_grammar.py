@@ -80,16 +80,12 @@ class SourceGrammar(ShapeGrammar):
             made = self.rows_written()
         else:
             made = exp.Unnest(expressions=[self._call(token)])
-            if self.peek(TokenType.WITH) and self._next.text.upper() == "ORDINALITY":
-                self._advance(2)
-                made.set("ordinality", True)
+            made.set("ordinality", self.take_words("WITH", "ORDINALITY"))
         self._decorate(made)
         return at(made, token)
 
-    def lateral_view(self) -> Node:
+    def lateral_view(self, token: Token) -> Node:
         """`LATERAL VIEW [OUTER] explode(a) t AS x, y`."""
-        token = self._curr
-        self._advance(2)
         outer = bool(self.take_word("OUTER"))
         made = at(exp.Unnest(expressions=[self._call(self._curr)], outer=outer), token)
         made.set("alias", self.identifier("a name"))
@@ -116,11 +112,8 @@ class SourceGrammar(ShapeGrammar):
                 self.fail("MATCH_RECOGNIZE takes a stream, not a window", clause.token, hint="WITHIN bounds a match")
             source.set("match", clause)
             window = self._window()
-        if self.take(TokenType.ALIAS):
+        if self.take(TokenType.ALIAS) or (self.peek(*NAMES) and not self.peek_word(*NOT_AN_ALIAS)):
             source.set("alias", self.identifier("a name after AS"))
-        elif self.peek(*NAMES) and not self.peek_word(*NOT_AN_ALIAS):
-            source.set("alias", self.identifier("a name"))
-        if source.args.get("alias") is not None:
             source.set("columns", self.column_names())
         self._system_time(source)
         second = self._curr
@@ -132,8 +125,7 @@ class SourceGrammar(ShapeGrammar):
 
     def _system_time(self, source: Node) -> None:
         """`FOR SYSTEM_TIME AS OF a.ts`."""
-        if self.peek_word("FOR") and self._next.text.upper() == "SYSTEM_TIME":
-            self._advance(2)
+        if self.take_words("FOR", "SYSTEM_TIME"):
             self.need(TokenType.ALIAS, "AS")
             self.need_word("OF")
             source.set("as_of", self.value())

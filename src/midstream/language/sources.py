@@ -121,7 +121,10 @@ class SourceBinder:
         before, count, merged = scope.latest_part(), len(scope.sources), len(scope.merged)
         if isinstance(join, FollowedBy):
             right = self.source(join.this, scope)
-            return bind_step(self.binding, left, right, join, scope.latest_part(scope))
+            relation = bind_step(self.binding, left, right, join, scope.latest_part(scope))
+            if join.args.get("mode") == "none":
+                del scope.sources[count:]
+            return relation
         kind: JoinKind = "inner" if join.args["kind"] == "cross" else join.args["kind"]
         using, condition = join.args.get("using"), join.args.get("on")
         always = condition is None or (isinstance(condition, exp.Boolean) and condition.this)
@@ -160,11 +163,9 @@ class SourceBinder:
                 instant,
                 hint="write FOR SYSTEM_TIME AS OF a.ts, with the time column of the stream a to the left",
             )
-        names = {name for name in right.schema.names}
-        sides = [
-            side for part in conjuncts(on) if isinstance(part, Call) and part.function == "=" for side in part.args
-        ]
-        keys = tuple(side.name for side in sides if isinstance(side, Column) and side.name in names)
+        equal = [part for part in conjuncts(on) if isinstance(part, Call) and part.function == "="]
+        sides = [side.name for part in equal for side in part.args if isinstance(side, Column)]
+        keys = tuple(name for name in sides if name in right.schema.names)
         if is_raw(right) and not keys:
             raise self.binding.error("versions are told apart by the columns that ON compares", instant)
         now = Window(left, NOW) if is_raw(left) else left

@@ -28,22 +28,16 @@ def read(text: str) -> Node:
         raise QueryError(f"a query is a text, not {type(text).__name__}")
     if len(text) > LONGEST:
         raise QueryError(f"the query is {len(text):,} characters long", hint=f"at most {LONGEST:,} characters are read")
-    _require_unicode(text)
-    tokens = _tokens(text)
-    _require_shallow(text, tokens)
-    tree = DIALECT.parser().parse(tokens, text)[0]
+    tree = DIALECT.parser().parse(_tokens(text), text)[0]
     assert isinstance(tree, Node)
     return tree
 
 
 def read_value(text: str) -> Node:
     """The syntax tree of a value alone."""
-    _require_unicode(text)
-    tokens = _tokens(text)
-    _require_shallow(text, tokens)
     grammar = DIALECT.parser()
     assert isinstance(grammar, QueryGrammar)
-    return grammar.only_value(tokens, text)
+    return grammar.only_value(_tokens(text), text)
 
 
 def _require_unicode(text: str) -> None:
@@ -55,10 +49,13 @@ def _require_unicode(text: str) -> None:
 
 
 def _tokens(text: str) -> list[Token]:
+    _require_unicode(text)
     try:
-        return list(DIALECT.tokenize(text))
+        tokens = list(DIALECT.tokenize(text))
     except TokenError as error:
         raise _unfinished(text, error) from None
+    _require_shallow(text, tokens)
+    return tokens
 
 
 def _unfinished(text: str, error: TokenError) -> QueryError:

@@ -61,8 +61,7 @@ class WindowGrammar(ExpressionGrammar):
         made = WindowClause(this="ROWS", rows=self._count(), partition=partition)
         if self.take_word("SLIDE"):
             made.set("slide", self._count())
-        if self.take(TokenType.ORDER_BY):
-            made.set("order", self.order_keys())
+        made.set("order", self.order_keys())
         return made
 
     def _count(self) -> str:

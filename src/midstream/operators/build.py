@@ -13,7 +13,6 @@ from midstream.algebra import physical as p
 from midstream.algebra.declarations import AggregateFunction, UserFunction
 from midstream.algebra.expressions import AggregateCall, Column, Expression, columns_of
 from midstream.algebra.partitioning import partition_of
-from midstream.algebra.patterns import PatternValue
 from midstream.algebra.physical import routed
 from midstream.errors import InternalError
 from midstream.operators import (
@@ -212,24 +211,9 @@ def _(node: p.SessionWindow, functions: Functions) -> Operator:
 @build.register
 def _(node: p.MatchRows, functions: Functions) -> Operator:
     wanted, known = node.match, node.match.known
-    spec = match.MatchSpec(
-        match.program_of(wanted.pattern),
-        {symbol: Predicate(c, known, functions) for symbol, c in wanted.conditions},
-        frozenset(symbol for symbol, c in wanted.conditions if _looks_at_row(symbol, c, wanted.values)),
-        wanted.values,
-        known,
-        wanted.keys,
-        tuple(CompiledExpression(m.expression, known, functions) for m in wanted.measures),
-        wanted.skip,
-        wanted.within,
-    )
-    return match.MatchRowsOperator(node.schema, _rows_of(node), spec)
-
-
-def _looks_at_row(symbol: str, condition: Expression, values: tuple[PatternValue, ...]) -> bool:
-    """Whether a symbol's condition depends on the row alone and on those at a distance from it."""
-    read = columns_of(condition)
-    return all(value.is_of_row(symbol) for value in values if value.name in read)
+    conditions = {symbol: Predicate(c, known, functions) for symbol, c in wanted.conditions}
+    measures = tuple(CompiledExpression(m.expression, known, functions) for m in wanted.measures)
+    return match.MatchRowsOperator(node.schema, _rows_of(node), match.MatchSpec(wanted, conditions, measures))
 
 
 def _rows_of(node: p.OrderedRows) -> SortedState:

@@ -12,7 +12,6 @@ depend on where slices end. Such a row is known by having no end; of those of a 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate
+from midstream.operators.elements import Elements, Indices, Mask, Ticks
 from midstream.operators.frames import FramePlaces
 from midstream.operators.ordering import groups_by
 from midstream.operators.over import OrderedFunctions, OverSpec
@@ -88,14 +87,6 @@ class RunningOver(OverStreamOperator):
         super().__init__(schema, kept, functions, OverReach())
         # What a partition's last row would have if its frame ended with it.
         self.so_far = replace(functions, specs=tuple(map(_so_far, functions.specs)))
-        self._made: list[Elements] = []
-
-    def evaluations(self, start: int, end: int) -> Iterator[Elements]:
-        yield from super().evaluations(start, end)
-        made, self._made = self._made, []
-        if made:
-            rows = concatenate(made)
-            self.kept[0].insert(rows, self.hashes(0, rows))
 
     def look(self, rows: Elements, start: int, end: int) -> tuple[Elements, Indices]:
         carried = rows.valid_to == INFINITY
@@ -142,7 +133,7 @@ class RunningOver(OverStreamOperator):
                 terms[argument] = [_terms(parts.slice(a, b - a + 1)) for a, b in zip(first, last, strict=True)]
             else:
                 terms[argument] = [[total] for total in gather(value, last)]
-        self._made.append(_several(columns, terms, rows.valid_from[places.row[last]], rows.columns.schema))
+        self.again.append(_several(columns, terms, rows.valid_from[places.row[last]], rows.columns.schema))
 
 
 def _so_far(spec: OverSpec) -> OverSpec:

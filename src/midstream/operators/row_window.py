@@ -37,6 +37,8 @@ class OrderedRowsOperator(SliceOperator):
     def __init__(self, schema: pa.Schema, kept: SortedState, order: tuple[str, ...], grid: Hop | None) -> None:
         super().__init__(schema, (kept,), grid)
         self.order = order
+        self.again: list[Elements] = []
+        """Rows that are kept in the place of closed ones."""
 
     @property
     def needed_after(self) -> int:
@@ -58,6 +60,9 @@ class OrderedRowsOperator(SliceOperator):
             closed_rows.add(places, closed)
             yield given
         self.drop(closed_rows)
+        for rows in self.again:
+            self.kept[0].insert(rows, self.hashes(0, rows))
+        self.again = []
 
     def look(self, rows: Elements, start: int, end: int) -> tuple[Elements, Indices]:
         """What the slice gives for the rows that are kept, and which of them are closed."""
@@ -79,9 +84,7 @@ class OrderedRowsOperator(SliceOperator):
 
     def _leave(self, segment: Segment, gone: Indices) -> None:
         """Keeps the other rows of a segment."""
-        stays = np.ones(len(segment), bool)
-        stays[gone] = False
-        self.kept[0].replace_segment(segment, np.flatnonzero(stays))
+        self.kept[0].replace_segment(segment, np.delete(np.arange(len(segment)), gone))
 
     def _order(self, rows: Elements) -> tuple[Indices, Indices]:
         """Positions in order of partition, then of time and some columns, and the partition at each."""

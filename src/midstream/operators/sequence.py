@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from midstream.algebra.physical import FollowedBy
 from midstream.algebra.time import INFINITY
-from midstream.operators.elements import Elements, Hashes, Indices, Mask, Ticks, concatenate, empty_elements
+from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import key_validity
 from midstream.operators.join import output_of
@@ -29,7 +29,6 @@ from midstream.operators.row_identity import numbered, occurrences, same_rows
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.alive import Stored, stored_by_range
 from midstream.operators.state.places import ChosenRows, stored_rows
-from midstream.operators.state.segment import pairs
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import numbers_of
 
@@ -112,7 +111,7 @@ class FollowedByOperator(SliceOperator):
 
     def _run(self, seconds: Elements, start: int, end: int) -> PairedRun:
         hashes = np.unique(hash_order(self.hashes(1, seconds))[1])
-        firsts = _in_order(_found(self.kept[0], hashes, start, end))
+        firsts = _in_order(self.kept[0].alive(start, end, hashes))
         groups_first, groups_second = _groups(firsts, self.kept[0].key, seconds, self.kept[1].key)
         by_group = np.argsort(groups_first, kind="stable")
         firsts, groups_first = firsts.take(by_group), groups_first[by_group]
@@ -120,7 +119,7 @@ class FollowedByOperator(SliceOperator):
         seconds, groups_second = seconds.take(by_group), groups_second[by_group]
         firsts, seconds = self._numbered(firsts, seconds)
         if self.node.mode == "chronicle" and self.used.rows:
-            fresh = self._unused(firsts, groups_first, _found(self.used, hashes, start, end))
+            fresh = self._unused(firsts, groups_first, self.used.alive(start, end, hashes))
             firsts, groups_first = firsts.where(fresh), groups_first[fresh]
         low, high = reach(
             firsts.valid_from, groups_first, seconds.valid_from, groups_second, self.node.within, self.node.order
@@ -191,21 +190,18 @@ class FollowedByOperator(SliceOperator):
         used = np.zeros(len(run.firsts), bool)
         for here, there in every(run):
             free = ~used[here]
+            free[free] = self._holds(run, here[free], there[free])
             here, there = here[free], there[free]
-            if self.condition is not None and len(here):
-                holds = self.condition(self._paired(run, here, there, run.seconds.valid_from[there]).columns)
-                here, there = here[holds], there[holds]
             chosen = served_in_turn(here, there)
             used[here[chosen]] = True
             yield here[chosen], there[chosen]
 
     def _later_results(self, run: PairedRun, end: int) -> Iterator[Elements]:
         """What seconds that wait are answered with before `end`; the others go on waiting."""
-        here, there = earliest(run)
+        here, there = self._next(run)
         times = run.firsts.valid_from[here]
         self.work.matched += len(here)
-        pairs = self._paired(run, here, there, times)
-        holds = np.ones(len(here), bool) if self.condition is None else self.condition(pairs.columns)
+        holds = self._holds(run, here, there)
         answered = run.seconds.valid_to <= end
         if self.node.outer:
             # It is known that a second has no first when its time is up, or when the condition rejects the one it has.
@@ -217,7 +213,23 @@ class FollowedByOperator(SliceOperator):
         answered[there] = True
         unanswered = run.seconds.where(~answered)
         self.kept[1].insert(unanswered, self.hashes(1, unanswered))
-        yield pairs.where(holds)
+        if self.node.mode != "none":
+            yield self._paired(run, here[holds], there[holds], times[holds])
+
+    def _next(self, run: PairedRun) -> tuple[Indices, Indices]:
+        """Seconds with their earliest firsts, or, of `none`, with any for which the condition holds."""
+        if self.node.mode != "none" or self.condition is None:
+            return earliest(run)
+        held = [(here[holds], there[holds]) for here, there in every(run) for holds in [self._holds(run, here, there)]]
+        here, there = (np.concatenate(part) for part in zip(*held, strict=True))
+        there, first = np.unique(there, return_index=True)
+        return here[first], there
+
+    def _holds(self, run: PairedRun, here: Indices, there: Indices) -> Mask:
+        """For which pairs the condition holds."""
+        if self.condition is None:
+            return np.ones(len(here), bool)
+        return self.condition(self._paired(run, here, there, run.seconds.valid_from[there]).columns)
 
     def _paired(self, run: PairedRun, here: Indices, there: Indices, times: Ticks) -> Elements:
         firsts, seconds = run.firsts.columns, run.seconds.columns
@@ -304,20 +316,6 @@ def _with_keys(batch: Elements, key: tuple[str, ...]) -> Elements:
 def _in_order(rows: Elements) -> Elements:
     order = total_order(rows.columns, [rows.valid_from])
     return rows if order is None else rows.take(order)
-
-
-def _found(state: SortedState, hashes: Hashes, start: int, end: int) -> Elements:
-    """The elements of some hashes that start before `end` and still count at `start`."""
-    parts = []
-    for segment in state.segments:
-        if segment.latest_to <= start or segment.earliest_from >= end:
-            continue
-        _, there = pairs(hashes, segment.hashes)
-        part = segment.elements.take(there)
-        part = part.where((part.valid_to > start) & (part.valid_from < end))
-        if len(part):
-            parts.append(part)
-    return concatenate(parts) if parts else empty_elements(state.schema)
 
 
 def _groups(

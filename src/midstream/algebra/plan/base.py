@@ -22,7 +22,7 @@ JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
 StreamKind = OneOf["istream", "dstream", "rstream", "keep"]
 """What becomes of a relation: what enters it, what leaves it, every snapshot, or nothing, but that it is kept."""
 
-SequenceMode = OneOf["recent", "chronicle", "all"]
+SequenceMode = OneOf["recent", "chronicle", "all", "none"]
 
 TimeOrder = OneOf["<=", "<", ">=", ">"]
 

@@ -18,7 +18,8 @@ class Match(UnaryRelation):
     From every tuple that may begin a match the first way that matches counts; whether it does is decided once no later
     tuple can change it, and the match happens then, but not before those that were looked for earlier. What is never
     decided never happens. Tuples of a match are no more than `within` ticks after its first one. `conditions` are over
-    the tuple and `values`, of what is matched with it; `measures` over the last tuple and values of all of the match.
+    the tuple and `values`, of what is matched up to it. A match gives its last tuple, or `all_rows`: the keys and the
+    measures, over that tuple and the values of what is matched up to it.
     """
 
     keys: tuple[str, ...]
@@ -28,6 +29,7 @@ class Match(UnaryRelation):
     measures: tuple[Named, ...]
     skip: Skip = Skip()
     within: int | None = None
+    all_rows: bool = False
 
     def __post_init__(self) -> None:
         require(not may_be_empty(self.pattern), "a pattern matches at least one row")
@@ -57,4 +59,5 @@ def match_label(node: Match) -> str:
     where = "; ".join(f"{symbol} where {condition}" for symbol, condition in node.conditions)
     values = f" with {', '.join(map(str, node.values))}" if node.values else ""
     measures = ", ".join(map(str, node.measures))
-    return f"Match {node.pattern}{by}{within} skipping {node.skip}: {measures}; {where}{values}"
+    rows = " all rows" if node.all_rows else ""
+    return f"Match {node.pattern}{by}{within}{rows} skipping {node.skip}: {measures}; {where}{values}"

@@ -320,11 +320,12 @@ class Sequence(Relation):
     """Each tuple of `second` with tuples of `first` at or before it; both are streams (of raw tuples or of pairs).
 
     `recent`: the latest one; `chronicle`: the earliest unused one for which the condition holds, each used once; `all`:
-    every one. `on` partitions by key before pairing, `within` bounds the distance in ticks, `condition` filters pairs,
-    `outer` pads a second that has no first (ASOF LEFT JOIN). `order` is what the time of a first is to the time of its
-    second. Under `>=` and `>` a second waits for the earliest first at or after it: only `recent`, and padded only
-    within a bound. A pair happens at the later of its two times, a padded second when it is known to have no first. The
-    row at which a tuple of `first` happens is never the row at which the tuple of `second` does.
+    every one; `none`: a second alone, if the condition holds with no first. `on` partitions by key before pairing,
+    `within` bounds the distance in ticks, `condition` filters pairs, `outer` pads a second that has no first (ASOF LEFT
+    JOIN). `order` is what the time of a first is to the time of its second. Under `>=` and `>` a second waits for the
+    earliest first at or after it: only `recent` and `none`, and padded only within a bound. A pair happens at the later
+    of its two times, a padded second when it is known to have no first. The row at which a tuple of `first` happens is
+    never the row at which the tuple of `second` does.
     """
 
     first: Relation
@@ -342,8 +343,9 @@ class Sequence(Relation):
         for left, right in self.on:
             require_readable(left, self.first.schema)
             require_readable(right, self.second.schema)
+        require(self.mode != "none" or (self.waits and self.outer), "what has no later tuple is padded")
         if self.waits:
-            require(self.mode == "recent", "only the mode recent looks for later tuples")
+            require(self.mode in ("recent", "none"), "only the modes recent and none look for later tuples")
             require(not self.outer or self.within is not None, "a tuple cannot wait for ever to be padded")
 
     @property

@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from midstream.algebra.declarations import Catalog
+from midstream.algebra.expressions import columns_of
 from midstream.algebra.patterns import InOrder, Options, Pattern, PatternValue, Repeated, Symbol
 from midstream.algebra.plan import Match
 from midstream.algebra.semantics.scalars import evaluator
+from midstream.algebra.semantics.values import Row
 from midstream.algebra.semantics.windows import Element, Tuple, in_order, partitions
 
-Way = tuple[int, tuple[tuple[int, str], ...]]
-"""The next row, and the rows so far with their symbols."""
+Matched = tuple[tuple[int, str], ...]
+"""Rows with their symbols."""
+
+Way = tuple[int, Matched]
+"""The next row, and the rows so far."""
 
 
 class Undecided(Exception):
@@ -21,7 +26,7 @@ class Undecided(Exception):
 
 
 def matches(plan: Match, stream: list[Tuple], catalog: Catalog) -> list[Element]:
-    """One element per match, at the instant at which it is decided."""
+    """One element per match, or per row of it, at the instant at which it is decided."""
     names = plan.input.schema.names
     parts = partitions(in_order(stream), [names.index(key) for key in plan.keys])
     return [element for part in parts for element in _Partition(plan, part, catalog).elements()]
@@ -33,8 +38,10 @@ class _Partition:
         self.names = plan.input.schema.names
         known = plan.known.names
         self.conditions = {symbol: evaluator(c, known, catalog) for symbol, c in plan.conditions}
+        self.read = {symbol: columns_of(c) for symbol, c in plan.conditions}
+        self.measured = frozenset[str]().union(*(columns_of(m.expression) for m in plan.measures))
         self.measures = [evaluator(m.expression, known, catalog) for m in plan.measures]
-        self.decided = 0
+        self.decided = self.count = 0
 
     def elements(self) -> list[Element]:
         found: list[Element] = []
@@ -49,14 +56,20 @@ class _Partition:
             if way is None:
                 start += 1
                 continue
-            row = self.rows[way[1][-1][0]].row
-            extended = (*row, *(self._value(v, way[1]) for v in self.plan.values))
-            keys = [row[self.names.index(key)] for key in self.plan.keys]
-            found.append(Element((*keys, *(m(extended) for m in self.measures)), instant, instant + 1))
-            start = max(start + 1, self._next(way[1]))
+            matched = way[1]
+            given = range(1 if self.plan.all_rows else len(matched), len(matched) + 1)
+            found += [Element(self._given(matched, count), instant, instant + 1) for count in given]
+            self.count += 1
+            start = max(start + 1, self._next(matched))
         return found
 
-    def _next(self, matched: tuple[tuple[int, str], ...]) -> int:
+    def _given(self, matched: Matched, count: int) -> Row:
+        """The keys and measures of a match as of so many of its rows."""
+        row = self.rows[matched[count - 1][0]].row
+        extended = (*row, *self._values(self.measured, matched[:count], matched))
+        return (*(row[self.names.index(key)] for key in self.plan.keys), *(m(extended) for m in self.measures))
+
+    def _next(self, matched: Matched) -> int:
         own = [i for i, symbol in matched if symbol == self.plan.skip.symbol]
         match self.plan.skip.to:
             case "past last row":
@@ -108,17 +121,25 @@ class _Partition:
         self.decided = max(self.decided, self.rows[place].time)
         matched = (*matched, (place, symbol))
         condition = self.conditions.get(symbol)
-        row = (*self.rows[place].row, *(self._value(v, matched) for v in self.plan.values))
+        row = (*self.rows[place].row, *self._values(self.read.get(symbol, frozenset()), matched, matched))
         if condition is None or condition(row) is True:
             yield place + 1, matched
 
-    def _value(self, value: PatternValue, matched: tuple[tuple[int, str], ...]) -> Any:
+    def _values(self, read: frozenset[str], matched: Matched, whole: Matched) -> list[Any]:
+        """The values that are read of what is matched so far, or of the whole match."""
+        return [self._value(v, whole if v.final else matched) if v.name in read else None for v in self.plan.values]
+
+    def _value(self, value: PatternValue, matched: Matched) -> Any:
         rows = [i for i, symbol in matched if value.symbol in (None, symbol)]
         if value.function in ("first", "last"):
             ordered = rows if value.function == "first" else rows[::-1]
             if value.number >= len(ordered) or ordered[value.number] < value.before:
                 return None
+            if value.column is None:
+                return dict(matched)[ordered[value.number]]
             return self._cell(ordered[value.number] - value.before, value)
+        if value.function == "number":
+            return self.count + 1
         if value.column is None:
             return len(rows)
         cells = [cell for i in rows if (cell := self._cell(i, value)) is not None]
@@ -133,4 +154,7 @@ class _Partition:
 
     def _cell(self, place: int, value: PatternValue) -> Any:
         assert value.column is not None
+        if place >= len(self.rows):
+            raise Undecided
+        self.decided = max(self.decided, self.rows[place].time)
         return self.rows[place].row[self.names.index(value.column)]

@@ -3,7 +3,7 @@
 A pair happens when the later of its parts does. Among tuples of one instant the order of all columns decides. A row is
 known by its stream and its number in that stream's order, so that equal rows are still different ones; what happens at
 a row never pairs with what happens at the same row. The condition is asked of pairs once they are made, but CHRONICLE
-looks only at pairs for which it holds.
+and none look only at pairs for which it holds.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def sequenced(plan: Sequence, first: list[Arrival], second: list[Arrival], catal
     result = []
     for here in _in_order(second):
         candidates = [there for there in unused if may_pair(there, here)]
-        if plan.mode == "chronicle":
+        if plan.mode in ("chronicle", "none"):
             candidates = [there for there in candidates if condition(there.row + here.row) is True]
         chosen = _chosen(plan, candidates)
         if plan.mode == "chronicle" and chosen:
             unused.remove(chosen[0])
         held = [there for there in chosen if condition(there.row + here.row) is True]
-        result += [_pair(plan, there, here) for there in held]
+        result += [_pair(plan, there, here) for there in held if plan.mode != "none"]
         if plan.outer and not held:
             result.append(_padded(plan, chosen, here))
     return result

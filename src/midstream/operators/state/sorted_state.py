@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate, empty_elements
-from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, sort_by_hash
+from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, pairs, sort_by_hash
 
 TIER = 4
 """How many segments of like size are merged into one, and how much larger the next size is."""
@@ -112,13 +112,13 @@ class SortedState:
         """Whether segments are more together than may be merged."""
         return self.most_merged is not None and sum(s.bytes for s in segments) > self.most_merged
 
-    def alive(self, start: int, end: int = INFINITY) -> Elements:
-        """All elements that are valid somewhere in `[start, end)`, in no particular order."""
+    def alive(self, start: int, end: int = INFINITY, hashes: Hashes | None = None) -> Elements:
+        """All elements that are valid somewhere in `[start, end)`, or those of some hashes, in no particular order."""
         parts = []
         for segment in self.segments:
             if segment.latest_to <= start or segment.earliest_from >= end:
                 continue
-            part = segment.elements
+            part = segment.elements if hashes is None else segment.elements.take(pairs(hashes, segment.hashes)[1])
             if segment.earliest_to <= start or end != INFINITY:
                 part = part.where((part.valid_to > start) & (part.valid_from < end))
             if len(part):
