@@ -17,6 +17,7 @@ import { Plan } from "./views/plan.js";
 import { Results } from "./views/results.js";
 import { Slots } from "./views/slots.js";
 import { Time } from "./views/time.js";
+import { Trial } from "./views/trial.js";
 import { Waits } from "./views/waits.js";
 
 const VIEWS = {
@@ -29,6 +30,7 @@ const VIEWS = {
   waits: ["Who waits", Waits],
   dead: ["Dead letters", Dead],
   decisions: ["Decisions", Decisions],
+  trial: ["Trial", Trial],
   history: ["History", History],
   actions: ["Actions", Actions],
 };

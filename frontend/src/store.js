@@ -135,6 +135,17 @@ class Store {
     return told;
   }
 
+  // What the last trial of a change has found; null if there was none.
+  async trial() {
+    if (this.file) return this.file.trial ?? null;
+    const answer = await fetch("/api/trial").catch(() => {
+      throw { message: "the server cannot be reached" };
+    });
+    const told = await answer.json();
+    if (told?.error) throw told.error;
+    return told;
+  }
+
   // Asks the job; unless told otherwise only what it would do. Gives the answer, and the same in words.
   async ask(request, { dry_run = true } = {}) {
     const answer = await fetch("/api/ask", {

@@ -13,6 +13,7 @@ import pytest
 from tests.dashboard.jobs import NEW, OLD, batches, shop, with_large_counts, with_long_history, with_wide_plan
 from tests.job.served import Served
 from tests.job.test_faults import BAD, CAST, CATALOG, GOOD, LATER
+from tests.local.test_trying import worked
 
 import midstream as ms
 from midstream.api import ask
@@ -68,8 +69,8 @@ def test_every_view_shows_the_job(running, dashboard, open_page, shot):
         expect(page.get_by_role("heading", name="Queries")).to_be_visible()
         expect(page.get_by_role("banner")).to_contain_text("running")
         views = page.get_by_role("navigation", name="Views").get_by_role("link")
-        assert views.count() == 11
-        for i in range(11):
+        assert views.count() == 12
+        for i in range(12):
             views.nth(i).click()
             expect(page.get_by_role("main").locator("section.card").first).to_be_visible()
             title = views.nth(i).inner_text().split("\n")[0].strip()
@@ -317,6 +318,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(running, dashboard, 
             "waits",
             "dead",
             "decisions/matches",
+            "trial",
             "history",
             "actions",
         ):
@@ -342,6 +344,21 @@ def test_a_long_reason_of_a_dead_letter_is_not_cut_on_a_phone(tmp_path, dashboar
         go(page, "dead")
         expect(page.get_by_role("group", name="Samples of dead letters")).to_contain_text("a number ought to be")
         assert page.evaluate(CUT) == []
+
+
+def test_what_the_last_trial_has_found_is_a_page_of_its_own(tmp_path, dashboard, open_page):
+    session = worked(tmp_path)
+    session.try_({"counts": "SELECT k, COUNT(*) AS n FROM A [RANGE 10] WHERE k > 1 GROUP BY k"}, last=4, slots=1)
+    session.stop()
+    with dashboard(tmp_path / "c") as link:
+        page = open_page(link, viewport={"width": 390, "height": 844}, is_mobile=True)
+        go(page, "trial")
+        expect(page.get_by_role("group", name="Times of a batch")).to_contain_text("kernel, a batch")
+        expect(page.get_by_role("group", name="Figures of query join")).to_contain_text("Rows of state: forecast")
+        main = page.get_by_role("main")
+        expect(main).to_contain_text("snapshots differ first at 40")
+        expect(main).to_contain_text('Only before the change: {"k":')
+        assert page.evaluate(CUT) == [] and page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_a_keyboard_is_enough(running, dashboard, open_page):

@@ -22,6 +22,7 @@ from midstream.checkpoint.commands import (
     CancelRebalance,
     ChangeLinks,
     Command,
+    CorrectCosts,
     DropQuery,
     ForecastOf,
     Migrate,
@@ -46,6 +47,7 @@ from midstream.interface.cli import app
 from midstream.interface.cli.app import COMMANDS as TYPED
 from midstream.interface.dashboard.access import CSRF, Access
 from midstream.interface.dashboard.server import Dashboard
+from midstream.job.events import CostsCorrected
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("ts", pa.int64())])
 JOIN = "SELECT A.v AS a, C.v AS c FROM A [RANGE 50], B [RANGE 50], C [RANGE 50] WHERE A.k = B.k AND B.k = C.k"
@@ -70,6 +72,7 @@ ASKED: dict[str, Command] = {
     "cancel_rebalance": CancelRebalance(),
     "rescale": Rescale(3),
     "links": ChangeLinks({"eu -> us": "1 s, 10 kB/s"}),
+    "costs": CorrectCosts({"probe": 1.25, "second": 0.5}),
     "stop": StopJob(),
     "forecast": ForecastOf(Rescale(3)),
 }
@@ -143,6 +146,8 @@ def by_program(session: CheckpointSession, command: Command) -> None:
             session.rescale(slots)
         case ChangeLinks(links):
             session.links(links)
+        case CorrectCosts(factors):
+            session._job.apply(CostsCorrected(factors))
         case StopJob():
             session.request_stop()
         case ShowStatus() | OfferPlans() | ForecastOf():
@@ -166,6 +171,8 @@ def words(command: Command) -> list[str]:
         value = getattr(command, each.name)
         if isinstance(value, tuple):
             value = ",".join(map(str, value))
+        if isinstance(command, CorrectCosts):
+            value = ", ".join(f"{name} {factor}" for name, factor in command.factors.items())
         if isinstance(value, dict):
             value = next(f"{ends}: {link}" for ends, link in value.items())
         if each.default is not MISSING or each.name == "scheduling":
@@ -230,7 +237,7 @@ def state_of(manifest: Manifest) -> dict[str, Any]:
     return {
         "queries": queries,
         "slots": (slots.count, routing, moving, moved),
-        "settings": (settings.scheduling, settings.links),
+        "settings": (settings.scheduling, settings.links, settings.costs),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
@@ -91,10 +92,32 @@ def _links(name: str, value: Any) -> Mapping[str, str]:
     return {_text("a link", ends): _text("a link", link) for ends, link in value.items()}
 
 
+def _factors(name: str, value: Any) -> dict[str, float]:
+    """Factors by the names of costs, or as one text, such as "probe 1.2, second 0.5"; "reset": none."""
+    from midstream.adaptation.cost_corrections import factors_of
+
+    if isinstance(value, str) and value.strip() == "reset":
+        return {}
+    if isinstance(value, str):
+        parts = [part.split() for part in value.replace("=", " ").split(",")]
+        if not all(len(part) == 2 and _NUMBER.fullmatch(part[1]) for part in parts):
+            raise InputError(f"{name} must be costs and factors, not {value!r:.80}", hint='such as "probe 1.2, give 2"')
+        value = {cost: float(factor) for cost, factor in parts}
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} must be a table of costs and factors, not {value!r:.80}")
+    return factors_of(value)
+
+
+_NUMBER = re.compile(r"\d{1,4}(\.\d{1,20})?")
+
 NAME, STORED_NAME = FieldKind("query", check_name), FieldKind("query", _stored_name)
 NEW_NAME, TEXT, CQL = FieldKind("name", check_name), FieldKind("text", _text), FieldKind("cql", _text)
 PLAN, NUMBER, SLOTS = FieldKind("plan", _text), FieldKind("number", _number), FieldKind("slots", _slots)
-DURATION, LINKS = FieldKind("duration", _duration), FieldKind("links", _links)
+DURATION, LINKS, FACTORS = (
+    FieldKind("duration", _duration),
+    FieldKind("links", _links),
+    FieldKind("factors", _factors),
+)
 
 
 def asked_field(

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from midstream.checkpoint.command_fields import (
     CQL,
     DURATION,
+    FACTORS,
     LINKS,
     NAME,
     NEW_NAME,
@@ -271,6 +272,16 @@ class ChangeLinks(Command):
 
 
 @dataclass(frozen=True, slots=True)
+class CorrectCosts(Command):
+    """Correct what plans of a job are weighed by, as midstream try does by what it has measured."""
+
+    name, title, examples = "costs", "Cost constants", ('"probe 1.2, second 0.5"', "reset")
+    factors: Mapping[str, float] = asked_field(
+        FACTORS, "By what costs are multiplied, such as 'probe 1.2, second 0.5'; reset: as at first."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class StopJob(Command):
     """Stop a running job between two batches, and wait for its end."""
 
@@ -290,7 +301,7 @@ COMMANDS: Mapping[str, type[Command]] = {
     for kind in (
         *(ShowStatus, ShowPlan, OfferPlans, Migrate, CancelMigration, ScheduleOperators, Adapt, AddQuery),
         *(ReplaceQuery, SwitchQuery, DropQuery, ResumeQuery, Rebalance, CancelRebalance, Rescale, ChangeLinks),
-        *(StopJob, ForecastOf),
+        *(CorrectCosts, StopJob, ForecastOf),
     )
 }
 """The commands by name, as people are shown them."""

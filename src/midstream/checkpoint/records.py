@@ -34,7 +34,8 @@ class Settings:
     more. `functions` are the fingerprints of users' functions, `retention` the limits of what is kept. `declared_links`
     are those between sites as the job's program declares them, `links` those that were changed while it ran: the two
     sites, the latency in seconds and the rate in bytes per second. `declared_slots` is the number of slots that the
-    program declares; the job may have been asked for another one since.
+    program declares; the job may have been asked for another one since. `costs` are by what trials have corrected the
+    constants that plans are weighed by.
     """
 
     job: str | None = None
@@ -48,6 +49,7 @@ class Settings:
     links: Sequence[Sequence[Any]] = field(default_factory=list)
     declared_links: Sequence[Sequence[Any]] = field(default_factory=list)
     declared_slots: int | None = None
+    costs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

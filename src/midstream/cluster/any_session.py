@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from midstream.checkpoint.files import Files
     from midstream.checkpoint.reading import StoredJob
     from midstream.cluster.backend import Backend
-    from midstream.cluster.trying import Texts, Trial
+    from midstream.cluster.trial import Texts, Trial
     from midstream.job.queries.changed_functions import ChangedFunctions
     from midstream.job.queries.faults import OnError
     from midstream.optimizer.plans import Plan
@@ -243,8 +243,8 @@ class Session(SessionTables):
         """
         self._needs_checkpoint("state that a changed query could start with")
 
-    def try_(self, texts: Texts, *, plans: Texts | None = None, slots: int | None = None, last: Duration = 50) -> Trial:
-        """Tries other texts, plans or slots on the last batches ("10 minutes": of that time), beside the job."""
+    def try_(self, texts: Texts | None = None, *, last: Duration = 50, on: str = "local", **change: Any) -> Trial:
+        """Tries other texts, `plans`, `emit_every`, `slots` or settings on the last batches, beside the job."""
         self._needs_checkpoint("recent rows to try a change on")
 
     def drop(self, name: str) -> None:

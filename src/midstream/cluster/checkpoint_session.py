@@ -31,7 +31,8 @@ from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
 from midstream.cluster.run import Run
-from midstream.cluster.trying import Texts, Trial, Trying
+from midstream.cluster.trial import Texts, Trial
+from midstream.cluster.trying import Change, Trying
 from midstream.distribution.fragments import Route
 from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InputError, JobError, QueryError
@@ -194,8 +195,8 @@ class CheckpointSession(Session):
                     self._add(replace(self._declared[text.name], text=text, replace=True))
         return told
 
-    def try_(self, texts: Texts, *, plans: Texts | None = None, slots: int | None = None, last: Duration = 50) -> Trial:
-        return Trying(self._job, self.catalog, CheckpointSession).tried(texts, plans or {}, slots, last)
+    def try_(self, texts: Texts | None = None, *, last: Duration = 50, on: str = "local", **change: Any) -> Trial:
+        return Trying.beside(self, on).tried(Change.of(texts, change), last)
 
     @property
     def verdicts(self) -> dict[str, Verdict]:

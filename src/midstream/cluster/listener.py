@@ -14,6 +14,7 @@ from midstream.checkpoint.commands import (
     CancelRebalance,
     ChangeLinks,
     Command,
+    CorrectCosts,
     DropQuery,
     ForecastOf,
     Migrate,
@@ -38,7 +39,7 @@ from midstream.cluster.query import Query
 from midstream.errors import InternalError, MidstreamError
 from midstream.job.commands.forecast import forecast, offered_plans
 from midstream.job.commands.replacement import query_named
-from midstream.job.events import AddingRecorded, TextChanged
+from midstream.job.events import AddingRecorded, CostsCorrected, TextChanged
 from midstream.job.job import Job
 from midstream.job.requests import without_deadline
 
@@ -165,6 +166,10 @@ def carry_out(session: Commanded, command: Command) -> Any:
             return {"changes": session.rescale(slots)}
         case ChangeLinks(links):
             return {"links": session.links(links)}
+        case CorrectCosts(factors):
+            told = forecast(job, command, session.catalog)
+            job.apply(CostsCorrected(factors))
+            return told
         case Adapt(name, mode):
             return session.adapt(name, mode)
         case AddQuery(name, cql):

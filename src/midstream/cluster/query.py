@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from midstream.adaptation.cost_corrections import costs_text
 from midstream.algebra.physical import render_physical
 from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import BEGINNING, ticks
@@ -81,7 +82,9 @@ class Query(ContinuousQuery):
         warnings = [f"Warning: {sentence}" for sentence in growth(running.plan.physical)]
         moved = moved_text(job, running)
         apart = dealt_apart(running, job.state.routing)
-        return "\n".join([explained(running, job.state.slots), *selected, *self._shared(), *apart, *moved, *warnings])
+        costs = [costs_text(job.state.settings.costs)] if job.state.settings.costs else []
+        parts = [explained(running, job.state.slots), *selected, *self._shared(), *apart, *moved, *costs, *warnings]
+        return "\n".join(parts)
 
     def _drawn(self) -> str:
         different = {plan.text: plan for plan in self.plans.values()}

@@ -9,99 +9,73 @@ Both see the same rows in the same order, so whatever differs is the change's do
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from midstream.adaptation.cost_corrections import fitted
 from midstream.algebra.declarations import Catalog, StreamDeclaration
-from midstream.algebra.snapshots import SnapshotComparison, snapshot_equal
+from midstream.algebra.statistics import UNKNOWN
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.packs import open_segment
+from midstream.checkpoint.trials import keep_trial
+from midstream.cluster.options import SessionOptions, require_positive
+from midstream.cluster.trial import Texts, Trial, TrialForecast
+from midstream.cluster.trial_run import TrialBatches, TrialRun, TriedJob
 from midstream.distribution.fragments import STAY
-from midstream.errors import JobError
+from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import Duration
 from midstream.job.commands.adding import Adding
+from midstream.job.events import CostsCorrected
 from midstream.job.job import Job
 from midstream.job.queries.declared import arrivals
 from midstream.job.queries.derived_windows import KeptRows, kept_of, wanted_of
 from midstream.job.queries.replacing import REPLACED
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.task.memory import Memory
 from midstream.language import parse
 from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.plans import plan_query
+from midstream.scheduling.schedule import schedule_of
 
-Texts = Mapping[str, str]
-"""Texts, or plans, by the names of queries."""
-
-PARTS = ("batch", "job", "transfer", "state", "kernel", "write")
-"""The seconds of a batch that are told apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class TriedJob:
-    """Queries by name, and in how many slots they run."""
-
-    queries: Mapping[str, RunningQuery]
-    slots: int
+SETTINGS = ("scheduling", "memory_per_slot")
+"""The settings of a session of which others can be tried."""
 
 
 @dataclass(frozen=True, slots=True)
-class TrialFigures:
-    """How a job did: the median seconds of its batches by part, and of each query what it gave and keeps."""
+class Change:
+    """What is tried: other texts, plans or instants of emission of queries, another number of slots, other settings."""
 
-    seconds: Mapping[str, float]
-    queries: Mapping[str, Mapping[str, int]]
-    results: Mapping[str, pa.Table] = field(repr=False)
+    texts: Texts = field(default_factory=dict)
+    plans: Texts = field(default_factory=dict)
+    emit_every: Mapping[str, Duration | None] = field(default_factory=dict)
+    slots: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    correct: bool = True
+    """Whether the job's cost constants are corrected by what was measured."""
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"seconds": dict(self.seconds), "queries": {name: dict(q) for name, q in self.queries.items()}}
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What a change did to recent batches: how the job did without and with it, and where their results differ.
-
-    `costs` are what plans were forecast to cost by the job's cost model, before and after, by query; `since` is the
-    first instant of the timed batches: results are compared from then on, on the columns that both have.
-    """
-
-    batches: int
-    rows: Mapping[str, int]
-    since: int
-    before: TrialFigures
-    after: TrialFigures
-    costs: Mapping[str, tuple[float | None, float | None]]
-    differences: Mapping[str, SnapshotComparison]
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "batches": self.batches,
-            "rows": dict(self.rows),
-            "since": self.since,
-            "before": self.before.to_json(),
-            "after": self.after.to_json(),
-            "forecast": {name: {"before": old, "after": new} for name, (old, new) in self.costs.items()},
-            "differences": {
-                name: {
-                    "equal": bool(found),
-                    "reason": found.reason,
-                    "instant": found.instant,
-                    "only_before": list(found.only_in_x),
-                    "only_after": list(found.only_in_y),
-                }
-                for name, found in self.differences.items()
-            },
-        }
+    @staticmethod
+    def of(texts: Texts | None, wanted: Mapping[str, Any]) -> Change:
+        """The change that a program asks for."""
+        known = {name: value for name, value in wanted.items() if value is not None}
+        own = {name: known.pop(name) for name in ("plans", "emit_every", "slots", "correct") if name in known}
+        if unknown := sorted(set(known) - set(SETTINGS)):
+            raise InputError(
+                f"another {unknown[0]} cannot be tried",
+                hint=f"texts, plans, emit_every, slots, {' and '.join(SETTINGS)} can",
+            )
+        if "slots" in own:
+            require_positive("slots", own["slots"])
+        schedule_of(known.get("scheduling", "dfs"))
+        Memory.of(known.get("memory_per_slot", SessionOptions.memory_per_slot))
+        return Change(texts or {}, **own, settings=known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,30 +84,55 @@ class Trying:
 
     job: Job
     catalog: Catalog
-    kind: Callable[..., Any]
-    """Opens a session on a checkpoint."""
+    run: TrialRun
+    options: SessionOptions
+    """How the job's session works."""
 
-    def tried(self, texts: Texts, plans: Texts, slots: int | None, last: Duration) -> Trial:
-        """What other texts, plans or slots would have done to the last batches: so many, or those of a time."""
+    @staticmethod
+    def beside(session: Any, on: str) -> Trying:
+        """Tries changes of a session's job by sessions of the same kind."""
+        if on not in ("local", "spark"):
+            raise InputError(f"a change cannot be tried on {on!r}", hint="use on='spark' or on='local'")
+        run = TrialRun(type(session), on, getattr(session._backend, "spark", None))
+        return Trying(session._job, session.catalog, run, session._options)
+
+    def tried(self, change: Change, last: Duration) -> Trial:
+        """What a change would have done to the last batches: so many, or those of a time."""
         manifest = self.job.manifest
         if manifest is None:
             raise JobError("the job has had no batch yet", hint="wait for its first batch")
-        before = TriedJob(self._queries(manifest), self.job.state.slots)
-        after = TriedJob({**before.queries, **self._changed(before, texts, plans)}, slots or before.slots)
+        now = {name: getattr(self.options, name) for name in ("functions", *SETTINGS)}
+        now["scheduling"] = self.job.state.settings.scheduling
+        before = TriedJob(self._queries(manifest), self.job.state.slots, now)
+        queries = {**before.queries, **self._changed(before, change)}
+        after = TriedJob(queries, change.slots or before.slots, {**now, **change.settings})
         rows = self._rows(manifest, [*before.queries.values(), *after.queries.values()])
         ends = self._ends(manifest, rows, last)
         cut = [_between(rows, self.catalog, since, until) for since, until in zip([None, *ends], ends, strict=False)]
-        old, new = (self._run(side, rows, cut) for side in (before, after))
-        since = ends[0] + 1
-        return Trial(
+        batches = TrialBatches(
+            {name: StreamDeclaration(name, t.schema, self.catalog.streams[name].time) for name, t in rows.items()}, cut
+        )
+        if self.run.on == "spark":
+            # Whoever is first there pays for what Spark compiles and starts.
+            self.run.figures(before, TrialBatches(batches.streams, cut[:3]))
+        old, new = (self.run.figures(side, batches) for side in (before, after))
+        span, constants = ends[-1] - ends[0], self.job.watchers.constants
+        found = Trial(
             len(cut) - 1,
             {name: sum(part[name].num_rows for part in cut[1:] if name in part) for name in rows},
-            since,
+            ends[0] + 1,
+            span,
             old,
             new,
-            self._costs(manifest, before, after),
-            {name: _difference(old, new, name, since) for name in old.results if name in new.results},
+            self._forecasts(manifest, before, after, span / (len(cut) - 1)),
+            constants,
+            fitted([*old.handled, *new.handled], constants),
+            self.run.on,
         )
+        if change.correct and found.factors is not None:
+            self.job.apply(CostsCorrected(found.factors))
+        keep_trial(self.job.files, {**found.to_json(), "batch": manifest.batch_id})
+        return found
 
     def _queries(self, manifest: Manifest) -> dict[str, RunningQuery]:
         adding, found = Adding(self.job, self.catalog.functions), dict[str, RunningQuery]()
@@ -145,13 +144,23 @@ class Trying:
                 )
         return found
 
-    def _changed(self, before: TriedJob, texts: Texts, plans: Texts) -> dict[str, RunningQuery]:
+    def _changed(self, before: TriedJob, change: Change) -> dict[str, RunningQuery]:
+        """The queries that the change makes others; by the old one's join order, where that has one for them."""
         adding, found = Adding(self.job, self.catalog.functions), dict[str, RunningQuery]()
-        for name in {**texts, **plans}:
+        for name in {**change.texts, **change.plans, **change.emit_every}:
             old = before.queries.get(name)
-            text = texts.get(name, "" if old is None else old.cql)
-            plan, every = plans.get(name), None if old is None else old.emit_every
-            relation = parse(text, self.catalog)
+            if old is None and name not in change.texts:
+                raise JobError(f"there is no query {name}", detail=f"the queries are {', '.join(before.queries)}")
+            text = change.texts.get(name, "" if old is None else old.cql)
+            relation, plan = parse(text, self.catalog), change.plans.get(name)
+            every = None if old is None else old.emit_every
+            if (wanted := change.emit_every.get(name)) is not None:
+                every = ticks(wanted, relation.domain)
+            if old is not None and (text, plan or old.plan.text, every) == (old.cql, old.plan.text, old.emit_every):
+                continue
+            if plan is None and old is not None:
+                with suppress(MidstreamError):
+                    plan = plan_query(relation, old.plan.text, every).text or None
             # Under another name nothing that the checkpoint has of the query is taken for the new one's.
             found[name] = adding.query(f"{name}_tried", text, relation, plan, every, share=False)
         return found
@@ -212,40 +221,28 @@ class Trying:
             raise JobError("too few batches have come since the oldest row that is kept", hint="wait for some more")
         return ends
 
-    def _run(self, side: TriedJob, rows: Mapping[str, pa.Table], cut: Sequence[Mapping[str, pa.Table]]) -> TrialFigures:
-        events: list[dict[str, Any]] = []
-        with TemporaryDirectory(prefix="midstream-try-") as folder:
-            functions = list(self.catalog.functions.values())
-            session = self.kind(None, checkpoint=folder, on="local", slots=side.slots, functions=functions)
-            for name, table in rows.items():
-                session.stream(name, table.schema, time=self.catalog.streams[name].time, max_ahead="any")
-            for name, query in side.queries.items():
-                session.query(name, query.cql, plan=query.plan.text or None, emit_every=query.emit_every)
-            session.on_progress(events.append)
-            with session.start():
-                for part in cut:
-                    session.push(part)
-                timed = events[1:]
-                session.finish()
-                results = {name: session.queries[name].results() for name in side.queries}
-        seconds = {part: round(median(e["seconds"].get(part, 0.0) for e in timed), 6) for part in PARTS}
-        return TrialFigures(seconds, {name: _counted(timed, name) for name in side.queries}, results)
-
-    def _costs(
-        self, manifest: Manifest, before: TriedJob, after: TriedJob
-    ) -> dict[str, tuple[float | None, float | None]]:
-        """What plans cost by recent rates, as decisions estimate it."""
+    def _forecasts(
+        self, manifest: Manifest, before: TriedJob, after: TriedJob, ticks: float
+    ) -> dict[str, tuple[TrialForecast | None, TrialForecast]]:
+        """What plans were expected to do, as decisions estimate it; a batch is so many ticks."""
         recent = metrics_of(self.job.files, manifest, 50).to_pylist()
         past = [{**row, "rows": dict(row["rows"]), "registers": dict(row["registers"])} for row in recent]
 
-        def cost(query: RunningQuery | None) -> float | None:
-            if query is None:
-                return None
-            known = arrivals(past, {s.stream.alias: s.stream.name for s in query.sources})
+        def forecast(name: str, query: RunningQuery) -> TrialForecast:
+            watcher, aliases = (
+                self.job.watchers.by_query.get(name),
+                {s.stream.alias: s.stream.name for s in query.sources},
+            )
+            known = UNKNOWN if watcher is None else watcher.observed
+            if not set(aliases) <= set(known.streams):
+                known = arrivals(past, aliases)
             prices = self.job.watchers.constants.by_tick(query.plan.query.domain)
-            return round(Estimator(known, query.plan.emission, prices).per_tick(query.plan.logical), 3)
+            estimator = Estimator(known, query.plan.emission, prices)
+            found, cost = estimator.cost(query.plan.logical), estimator.per_tick(query.plan.logical)
+            return TrialForecast(cost, found.work, cost * ticks / prices.second, found.state_rows)
 
-        return {name: (cost(before.queries.get(name)), cost(after.queries[name])) for name in after.queries}
+        own = {name: forecast(name, query) for name, query in before.queries.items()}
+        return {name: (own.get(name), forecast(name, query)) for name, query in after.queries.items()}
 
 
 def _ticks(table: pa.Table, stream: StreamDeclaration) -> Any:
@@ -261,27 +258,3 @@ def _between(rows: Mapping[str, pa.Table], catalog: Catalog, since: int | None, 
         first = 0 if since is None else int(np.searchsorted(ticks, since, "right"))
         found[name] = table.slice(first, int(np.searchsorted(ticks, until, "right")) - first)
     return {name: table for name, table in found.items() if table.num_rows} or found
-
-
-def _counted(events: Sequence[Mapping[str, Any]], query: str) -> dict[str, int]:
-    told = [event["queries"][query] for event in events]
-    state = {name: max(one[name] for one in told) for name in ("state_rows", "state_bytes")}
-    return {"results": sum(one["results"] for one in told), **state}
-
-
-def _difference(old: TrialFigures, new: TrialFigures, name: str, since: int) -> SnapshotComparison:
-    x, y = old.results[name], new.results[name]
-    common = [column for column in x.column_names if column in y.column_names]
-    x, y = (_since(table.select(common), since) for table in (x, y))
-    return snapshot_equal(x, y)
-
-
-def _since(table: pa.Table, since: int) -> pa.Table:
-    """What is valid from an instant on."""
-    first = "ts" if "valid_from" not in table.column_names else "valid_from"
-    start = pa.scalar(since, pa.int64()).cast(table.schema.field(first).type)
-    if first == "ts":
-        return table.filter(pc.greater_equal(table[first], start))
-    later = table.filter(pc.or_kleene(pc.is_null(table["valid_to"]), pc.greater(table["valid_to"], start)))
-    starts = pc.max_element_wise(later["valid_from"], start)
-    return later.set_column(later.schema.get_field_index("valid_from"), "valid_from", starts)

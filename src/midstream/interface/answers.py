@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from midstream.adaptation.cost_corrections import costs_text
 from midstream.algebra.time import TimeDomain, amount, length, plural, seconds, size
 from midstream.checkpoint.commands import (
     Adapt,
@@ -13,6 +14,7 @@ from midstream.checkpoint.commands import (
     CancelRebalance,
     ChangeLinks,
     Command,
+    CorrectCosts,
     DropQuery,
     Migrate,
     OfferPlans,
@@ -75,6 +77,8 @@ def answer_text(command: Command | None, answer: Record) -> str:
             return f"the job {'changes to' if answer['changes'] else 'has'} {plural(slots, 'slot')}" + (
                 "" if answer["changes"] else " already"
             )
+        case CorrectCosts():
+            return costs_text(answer["costs"])
         case StopJob():
             return "the job has stopped" if answer["stopping"] else "the job does not run"
     raise InternalError(f"there are no words for the answer to {command}")
@@ -120,10 +124,16 @@ def forecast_text(command: Command, record: Record) -> str:
             return _moved_line(record) if record["groups"] else f"the job has {plural(slots, 'slot')} already"
         case ChangeLinks():
             return links_text(record)
+        case CorrectCosts():
+            return f"plans would be weighed by {_costs(record['to'])} instead of {_costs(record['from'])}"
         case StopJob():
             paused = plural(len(record["queries"]), "query", "queries")
             return f"the job would end after the batch under way; {paused} would pause"
     raise InternalError(f"there are no words for a forecast of {command}")
+
+
+def _costs(costs: Record) -> str:
+    return ", ".join(f"{name} {amount(cost)}" for name, cost in costs.items())
 
 
 def verified_text(found: Record) -> str:

@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from midstream.checkpoint import lease
-from midstream.checkpoint.commands import Command, DropQuery, ForecastOf, ResumeQuery, ShowPlan, ShowStatus, StopJob
+from midstream.checkpoint.commands import (
+    Command,
+    CorrectCosts,
+    DropQuery,
+    ForecastOf,
+    ResumeQuery,
+    ShowPlan,
+    ShowStatus,
+    StopJob,
+)
 from midstream.checkpoint.control import ask
 from midstream.checkpoint.lease import is_running, likely_holder
 from midstream.checkpoint.status import job_at, status_record
@@ -60,11 +69,19 @@ def _resumed(store: CheckpointStore, command: ResumeQuery) -> dict[str, Any]:
     return {"query": command.query, "batch": resume_at_rest(store, command.query).batch_id}
 
 
+def _corrected(store: CheckpointStore, command: CorrectCosts) -> dict[str, Any]:
+    from midstream.job.queries.replacing import correct_at_rest
+
+    made = correct_at_rest(store, command.factors)
+    return {"costs": made.settings.costs, "batch": made.batch_id}
+
+
 AT_REST: Mapping[type[Command], Callable[[CheckpointStore, Any], dict[str, Any]]] = {
     ShowStatus: lambda store, _: status_record(job_at(store.uri)),
     ShowPlan: lambda store, command: stored_plan(store.uri, command.query),
     DropQuery: _dropped,
     ResumeQuery: _resumed,
+    CorrectCosts: _corrected,
     StopJob: lambda store, _: {"stopping": False, "stopped": True},
 }
 """The commands that need no running job."""

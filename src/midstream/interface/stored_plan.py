@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from midstream.adaptation.cost_corrections import costs_text
 from midstream.algebra.time import size
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored import PlanGraph
@@ -17,6 +18,8 @@ def stored_plan(checkpoint: str, name: str) -> dict[str, Any]:
     lines += [*drawn_graph(query.graph), f"Keeps {query.state_rows:,} rows in {size(query.state_bytes)}"]
     if query.migration is not None:
         lines.append(f"A migration to {query.migration.new_plan} by {query.migration.strategy} is under way")
+    if costs := job.manifest.settings.costs:
+        lines.append(costs_text(costs))
     return {"query": name, "plan": query.plan, "explain": "\n".join(lines)}
 
 

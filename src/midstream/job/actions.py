@@ -100,6 +100,13 @@ class Unwatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Reprice:
+    """Weigh plans by constants that trials have corrected."""
+
+    costs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveSinks:
     """Call the sinks of a query no more."""
 
@@ -124,6 +131,7 @@ Action = (
     | CallSinks
     | Watch
     | Unwatch
+    | Reprice
     | RemoveSinks
     | RetireSinks
 )

@@ -29,6 +29,7 @@ from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.sites import link_seconds
 from midstream.job.task.reports import Report, SampleRequest
+from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan, plan_query
 
 if TYPE_CHECKING:
@@ -61,6 +62,14 @@ class Watcher:
         """When the batch that is looked at began, in seconds since 1970."""
         self._begin(query.plan)
         self.sources = _sources_of(query, self.adaptive.observer)
+
+    def reprice(self, before: Constants, now: Constants) -> None:
+        """Weighs plans by other constants than those of the cluster, if it was by those."""
+        if self.policy.constants == before:
+            self.policy = replace(self.policy, constants=now)
+            self.adaptive.policy = self.adaptive.decider.policy = self.policy
+            for own in self.slots.values():
+                own.reprice(before, now)
 
     def _begin(self, plan: Plan) -> None:
         query = self.query

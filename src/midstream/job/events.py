@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from midstream.adaptation.cost_corrections import Factors
 from midstream.adaptation.policy import Policy
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.manifest import Manifest
@@ -241,6 +242,13 @@ class SettingsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class CostsCorrected:
+    """A trial has found by what the constants are to be multiplied that plans are weighed by; nothing: as at first."""
+
+    factors: Factors
+
+
+@dataclass(frozen=True, slots=True)
 class StreamsArrive:
     """Streams that have no route yet arrive by these."""
 
@@ -288,6 +296,7 @@ Event = (
     | GroupBroughtHome
     | Scheduled
     | SettingsChanged
+    | CostsCorrected
     | StreamsArrive
     | Committed
 )

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from midstream.adaptation.cost_corrections import corrected
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.files import Files
@@ -34,6 +35,7 @@ from midstream.job.actions import (
     Flow,
     MoveState,
     RemoveSinks,
+    Reprice,
     RetireSinks,
     RunSteps,
     Unwatch,
@@ -140,10 +142,7 @@ class Job:
         self.apply(Opened(manifest, self.store.uri, slots, bits))
 
     def apply(self, event: Event) -> JobState:
-        """Changes the state by an event, and does what follows; gives the new state.
-
-        What is refused changes nothing.
-        """
+        """Changes the state by an event, and does what follows; what is refused changes nothing. Gives the state."""
         with self.gate:
             self.state, actions = after(self.state, event)
             for action in actions:
@@ -185,10 +184,10 @@ class Job:
                 self.deliver(manifest)
             case Watch(name, policy):
                 self.watchers.watch(self.queries[name], policy)
-            case Unwatch(None):
-                self.watchers.by_query.clear()
-            case Unwatch(str(name)):
-                self.watchers.by_query.pop(name, None)
+            case Unwatch(name):
+                self.watchers.unwatch(name)
+            case Reprice(costs):
+                self.watchers.reprice(corrected(self.cluster.constants, costs))
             case RemoveSinks(name):
                 self.deliveries.remove(name, self.manifest)
             case RetireSinks(name, manifest):

@@ -8,13 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from midstream.adaptation.cost_corrections import with_trial
 from midstream.adaptation.policy import mode_of
 from midstream.errors import MidstreamError
-from midstream.job.actions import Action, RemoveSinks, RetireSinks, Unwatch, Watch
+from midstream.job.actions import Action, RemoveSinks, Reprice, RetireSinks, Unwatch, Watch
 from midstream.job.events import (
     AdaptivityChanged,
     AddingRecorded,
     Committed,
+    CostsCorrected,
     ErrorPolicySet,
     Event,
     GroupBroughtHome,
@@ -61,6 +63,7 @@ def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
             state.committed(manifest, batch, verified)
         case Opened(manifest, uri, slots, bits):
             state.open(manifest, uri, slots, bits)
+            return state, (Reprice(state.settings.costs),)
         case MigrationAsked():
             begin_migration(state, event)
         case MigrationCancelled(name):
@@ -88,6 +91,10 @@ def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
             state.settings = replace(state.settings, scheduling=scheduling)
         case SettingsChanged(changes):
             state.settings = replace(state.settings, **changes)
+        case CostsCorrected(factors):
+            costs = with_trial(state.settings.costs, factors)
+            state.settings = replace(state.settings, costs=costs)
+            return state, (Reprice(costs),)
         case StreamsArrive(routes):
             state.routes = {**routes, **state.routes}
         case _:

@@ -46,6 +46,16 @@ class Watchers:
         if policy is not None:
             self.by_query[query.name] = Watcher(query, policy.priced(self.constants))
 
+    def unwatch(self, name: str | None) -> None:
+        """Watches a query no more; None stands for all."""
+        self.by_query = {} if name is None else {q: one for q, one in self.by_query.items() if q != name}
+
+    def reprice(self, constants: Constants) -> None:
+        """Weighs plans by other constants, but for queries that have constants of their own."""
+        before, self.constants = self.constants, constants
+        for watcher in self.by_query.values():
+            watcher.reprice(before, constants)
+
     def restore(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
         """Restores every watcher from the last manifest."""
         batch_id = None if before is None else before.batch_id

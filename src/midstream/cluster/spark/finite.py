@@ -5,20 +5,15 @@ So the batches are exactly those of the embedded runtime, and everything else is
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import SparkSession
 
 from midstream.adaptation.policy import policy_of
 from midstream.algebra.declarations import Catalog
@@ -28,11 +23,11 @@ from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import Cut, StreamProgress, batches_and_cuts
 from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
+from midstream.cluster.spark.batch_files import read_files, write_files
 from midstream.cluster.spark.environment import require_classic
 from midstream.job.commands.rewording import DeclaredQuery, Text
 from midstream.job.events import ErrorPolicySet
 from midstream.job.task.ingest import DeadLetters, report
-from midstream.operators.arrival_hash import carried, carrier
 from midstream.optimizer.plans import plan_query
 
 
@@ -64,7 +59,7 @@ def run_on_spark(
         ) as session:
             for name in names:
                 declared = catalog.streams[name]
-                frame = _read(spark, folder / name, declared.columns)
+                frame = read_files(spark, folder / name, declared.columns)
                 session.stream(name, frame, time=declared.time, columns=declared.columns, max_ahead="any")
                 session._declare_lateness(name, declared.lateness)
             session._job.apply(ErrorPolicySet("run", "stop_job"))  # whoever called is told
@@ -128,8 +123,6 @@ def _write_batches(
 
     Gives for each cut the batch that comes right after it.
     """
-    for name in names:
-        (folder / name).mkdir()
     streams = {name: StreamProgress(catalog.streams[name]) for name in names}
     cut: list[dict[str, pa.RecordBatch]] = []
     starts: dict[int, int] = {}
@@ -138,41 +131,5 @@ def _write_batches(
             starts[parts.number] = len(cut)
         else:
             cut.append(parts)
-    # Spark reads files in order of their modification.
-    first = time.time() - len(cut) - 1
-    for i, parts in enumerate(cut or [{}]):
-        for name in names:
-            schema = _carried_schema(catalog.streams[name].columns)
-            rows = parts.get(name)
-            arrays = [] if rows is None else [carried(rows.column(j), f.type) for j, f in enumerate(schema)]
-            table = pa.Table.from_arrays(arrays, schema=schema) if arrays else schema.empty_table()
-            path = folder / name / f"{i:09d}.parquet"
-            pq.write_table(table, path)
-            os.utime(path, (first + i, first + i))
+    write_files(folder, cut or [{}], {name: catalog.streams[name] for name in names})
     return starts
-
-
-def _carried_schema(columns: pa.Schema) -> pa.Schema:
-    """The columns under plain names, in types that both Parquet and Spark know."""
-    return pa.schema([pa.field(f"c{i}", _stored(f.type)) for i, f in enumerate(columns)])
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    return pa.int64() if pa.types.is_duration(kind) else carrier(kind)
-
-
-def _read(spark: SparkSession, folder: Path, columns: pa.Schema) -> DataFrame:
-    schema = _carried_schema(columns)
-    frame = (
-        spark.readStream.schema(from_arrow_schema(schema))
-        .option("maxFilesPerTrigger", 1)
-        .option("maxFileAge", "10000d")
-        .parquet(f"file://{folder}")
-    )
-    return frame.select(*(_own(i, f).alias(f.name) for i, f in enumerate(columns)))
-
-
-def _own(i: int, field: pa.Field) -> Any:
-    if pa.types.is_duration(field.type):
-        return F.expr(f"timestamp_micros(c{i}) - timestamp_micros(0)")
-    return F.col(f"c{i}")

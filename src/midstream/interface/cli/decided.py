@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from midstream.adaptation.cost_corrections import costs_text
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain, amount, instant, rate, share, size
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored import Knowledge
@@ -27,6 +28,7 @@ def decided(checkpoint: str, name: str) -> dict[str, Any]:
         "why": _why(query.plan, known),
         "statistics": known.statistics,
         "decisions": decisions,
+        "costs": dict(job.manifest.settings.costs),
         "history": [_without(past.values(), "time") for past in query.history],
     }
 
@@ -52,6 +54,8 @@ def decided_text(record: dict[str, Any]) -> str:
     if record["statistics"].get("operators"):
         lines += ["", "Operators", ""]
         lines += [_operator(operator, domain) for operator in record["statistics"]["operators"]]
+    if record["costs"]:
+        lines += ["", costs_text(record["costs"])]
     if record["decisions"]:
         lines += ["", "Decisions, newest first", ""]
         lines += [

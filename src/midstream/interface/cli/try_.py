@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from midstream.algebra.time import plural, seconds, size
+from midstream.checkpoint.commands import CorrectCosts
+from midstream.interface.asking import asked
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json, show_text
 from midstream.interface.plain_values import plain
+from midstream.interface.trial_text import trial_text
 
 if TYPE_CHECKING:
-    from midstream.cluster.trying import Trial
+    from midstream.interface.jobs.job_file import JobFile
+
+LOCAL, PATIENCE = options.RunsOn.LOCAL, 60.0
 
 
 @ends_clearly
@@ -26,66 +30,62 @@ def try_(
     minutes: Annotated[
         float | None, typer.Option("--minutes", help="On the batches of so many minutes instead.")
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="JOB.toml", help="The job file as it was, for memory_per_slot as it was."),
+    ] = None,
+    on: Annotated[options.RunsOn, typer.Option("--on", help="Where both are run: local or spark.")] = LOCAL,
+    correct: Annotated[
+        bool, typer.Option("--correct/--no-correct", help="Correct the job's cost constants by what was measured.")
+    ] = True,
     json: options.Json = False,
 ) -> None:
     """Try a changed job file on the last batches of a job, beside it: times, state, and where results differ.
+
+    What can differ: texts, plans and emit_every of queries, and the job's slots, scheduling and memory_per_slot.
 
     \b
     Example:
       midstream try orders.checkpoint orders.toml
       midstream try orders.checkpoint orders.toml --batches 10 --json
+      midstream try orders.checkpoint orders.toml --minutes 10 --on spark
     """
     from midstream.cluster.checkpoint_session import CheckpointSession
-    from midstream.interface.cli.check import found_in, require_sound
+    from midstream.cluster.options import SessionOptions
+    from midstream.cluster.trying import SETTINGS
     from midstream.interface.jobs.checking import declarations_of
 
-    job, mistakes = found_in(job_file)
-    if mistakes:
-        require_sound(job_file)
-    settings = replace(job.options, slots=None, name=None)
+    job = _sound(job_file)
+    memory = SessionOptions.memory_per_slot if against is None else _sound(against).options.memory_per_slot
+    # The checkpoint has the others as they are.
+    settings = replace(job.options, slots=None, name=None, scheduling=None, memory_per_slot=memory)
+    if on is options.RunsOn.SPARK:
+        from midstream.cluster.spark import spark_session
+
+        spark_session(job.master, **job.spark)  # sessions of trials run on the one that is active
     session = CheckpointSession(None, checkpoint=checkpoint, on="local", **vars(settings))
     for stream in declarations_of(job).values():
         session.stream(stream.name, stream.columns, time=stream.time)
-    plans = {query.name: query.plan for query in job.queries if query.plan is not None}
-    slots = job.options.slots if isinstance(job.options.slots, int) else None
-    texts = {query.name: query.cql for query in job.queries}
-    found = session.try_(texts, plans=plans, slots=slots, last=batches if minutes is None else f"{minutes} minutes")
-    if json:
-        show_json(plain(found.to_json()))
-    else:
-        show_text(trial_text(found))
+    found = session.try_(
+        {query.name: query.cql for query in job.queries},
+        last=batches if minutes is None else f"{minutes} minutes",
+        on=on.value,
+        plans={query.name: query.plan for query in job.queries if query.plan is not None},
+        emit_every={query.name: query.emit_every for query in job.queries if query.emit_every is not None},
+        slots=job.options.slots if isinstance(job.options.slots, int) else None,
+        correct=False,
+        **{name: getattr(job.options, name) for name in SETTINGS},
+    )
+    if correct and found.factors is not None:
+        asked(checkpoint, CorrectCosts(found.factors), PATIENCE)
+    record = plain(found.to_json())
+    show_json(record) if json else show_text(trial_text(record))
 
 
-def trial_text(found: Trial) -> str:
-    """What a trial found, before and after, a figure a line."""
-    rows = plural(sum(found.rows.values()), "row")
-    lines = [f"{plural(found.batches, 'batch', 'batches')} with {rows}, before and after the change"]
-    for part, before in found.before.seconds.items():
-        after = found.after.seconds[part]
-        lines.append(
-            f"  {part:<10} {seconds(before):>10} {seconds(after):>10}  a batch (median){_ratio(before, after)}"
-        )
-    for name in found.after.queries:
-        lines.append(f"query {name}")
-        lines += [f"  {line}" for line in _query_lines(found, name)]
-    return "\n".join(lines)
+def _sound(path: Path) -> JobFile:
+    from midstream.interface.cli.check import found_in, require_sound
 
-
-def _query_lines(found: Trial, name: str) -> list[str]:
-    old, new = found.before.queries.get(name), found.after.queries[name]
-    state = [
-        "none" if side is None else f"{side['state_rows']:,} rows, {size(side['state_bytes'])}" for side in (old, new)
-    ]
-    results = ["none" if side is None else f"{side['results']:,}" for side in (old, new)]
-    before, after = found.costs.get(name, (None, None))
-    lines = [f"state: {state[0]}; {state[1]}", f"results: {results[0]}; {results[1]}"]
-    if before and after:
-        lines.append(f"forecast: {before:g} and {after:g} a tick{_ratio(before, after)}")
-    difference = found.differences.get(name)
-    if difference is not None:
-        lines += ("results are the same" if difference else str(difference)).splitlines()
-    return lines
-
-
-def _ratio(before: float, after: float) -> str:
-    return f", {after / before:.2f} times" if before else ""
+    job, mistakes = found_in(path)
+    if mistakes:
+        require_sound(path)
+    return job

@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.trials import last_trial
 from midstream.interface.dashboard.assets import asset
 from midstream.interface.dashboard.page_data import job_summary, results_preview
 from midstream.interface.dashboard.series import series_summary
@@ -25,7 +26,8 @@ def exported(job: StoredJob) -> str:
     batches = job.batches[-MOST_BATCHES:]
     replay = {str(batch): job_summary(job.at(batch)) for batch in batches if batch != job.batch}
     results = {query: results_preview(job, query) for query in job.queries}
-    data = {"job": job_summary(job), "series": series_summary(job), "replay": replay, "results": results}
+    shown = {"job": job_summary(job), "series": series_summary(job), "replay": replay, "results": results}
+    data = {**shown, "trial": last_trial(job.store.files)}
     script, style = asset("app.js").decode(), asset("app.css").decode()
     policy = f"default-src 'none'; img-src data:; script-src {_hash(script)}; style-src {_hash(style)}"
     return (

@@ -15,10 +15,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.commands import COMMANDS, command_in, form_of
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stops import standing
 from midstream.checkpoint.store import CheckpointStore
+from midstream.checkpoint.trials import last_trial
 from midstream.errors import InputError, InternalError, MidstreamError, QueryError
 from midstream.interface.answers import answer_text, forecast_text
 from midstream.interface.asking import asked
@@ -62,6 +64,7 @@ class Dashboard:
                 Route("/api/job", self._looking(self.job)),
                 Route("/api/results", self._looking(self.results)),
                 Route("/api/series", self._looking(self.series)),
+                Route("/api/trial", self._looking(self.trial)),
                 Route("/api/session", self._looking(self.session)),
                 Route("/api/export", self._looking(self.export)),
                 Route("/metrics", self._looking(self.metrics)),
@@ -170,6 +173,10 @@ class Dashboard:
         """The metrics table."""
         since = whole_number("since", request.query_params.get("since"), -1)
         return JSONResponse(await asyncio.to_thread(series_summary, await self._opened(), since))
+
+    async def trial(self, request: Request) -> Response:
+        """What the last trial beside the job has found, if there was one."""
+        return JSONResponse(await asyncio.to_thread(last_trial, files_at(self.checkpoint)))
 
     async def session(self, request: Request) -> Response:
         """Whether this page may act, what it must send along to do so, and the forms of what it can ask for."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from midstream.adaptation.cost_corrections import TERMS, Factors, corrected
 from midstream.adaptation.policy import mode_of
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation
@@ -21,6 +22,7 @@ from midstream.checkpoint.commands import (
     CancelRebalance,
     ChangeLinks,
     Command,
+    CorrectCosts,
     DropQuery,
     Migrate,
     Rebalance,
@@ -37,7 +39,7 @@ from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
 from midstream.job.commands.adding import first_plan
 from midstream.job.commands.replacement import query_named, replacement, switched
-from midstream.job.events import MoveCancelled, Rebalanced
+from midstream.job.events import CostsCorrected, MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
@@ -98,6 +100,8 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
             return _reroute(job, Routing(tuple(default_routing(slots, 2**job.state.group_bits)), slots))
         case ChangeLinks(links):
             return _links(job, links)
+        case CorrectCosts(factors):
+            return _corrected(job, factors)
         case Adapt(name, mode):
             return _adapt(job, query_named(job, name), mode)
         case ResumeQuery(name):
@@ -292,6 +296,18 @@ def _reroute(job: Job, wanted: Routing) -> Record:
         "state_bytes": round(loads.part_moved(now, wanted) * state),
         "skew": [round(loads.skew(now), 3), round(loads.skew(wanted), 3)],
         "waits": any(q.migrates and not (q.migration and q.migration.moves) for q in job.queries.values()),
+    }
+
+
+def _corrected(job: Job, factors: Factors) -> Record:
+    """What plans would be weighed by."""
+    state, _ = after(job.state, CostsCorrected(factors))
+    constants = corrected(job.cluster.constants, state.settings.costs)
+    names = [*TERMS, "second"]
+    return {
+        "from": {name: getattr(job.watchers.constants, name) for name in names},
+        "to": {name: getattr(constants, name) for name in names},
+        "costs": state.settings.costs,
     }
 
 

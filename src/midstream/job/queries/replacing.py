@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from midstream.adaptation.cost_corrections import Factors, with_trial
 from midstream.algebra.emission import emission_of
 from midstream.algebra.plan import Relation, is_monotone
 from midstream.checkpoint.lease import Lease
@@ -204,6 +205,17 @@ def drop_at_rest(store: CheckpointStore, name: str) -> Manifest:
 def resume_at_rest(store: CheckpointStore, name: str) -> Manifest:
     """Takes a query of a job that does not run out of quarantine; fails if one does."""
     return _changed_at_rest(store, lambda manifest: resumed(manifest, name))
+
+
+def correct_at_rest(store: CheckpointStore, factors: Factors) -> Manifest:
+    """Corrects the cost constants of a job that does not run by what a trial has found; fails if one does."""
+
+    def change(manifest: Manifest) -> Manifest:
+        return replace(
+            manifest, settings=replace(manifest.settings, costs=with_trial(manifest.settings.costs, factors))
+        )
+
+    return _changed_at_rest(store, change)
 
 
 def _changed_at_rest(store: CheckpointStore, change: Callable[[Manifest], Manifest]) -> Manifest:
