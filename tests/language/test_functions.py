@@ -98,7 +98,7 @@ def test_every_rule_answers_or_refuses(name: str, arguments: list[pa.DataType]) 
         ("in", [pa.int32(), pa.int64(), pa.null()], [pa.int64()] * 3, pa.bool_()),
         ("concat", [pa.int64(), pa.string()], [pa.string()] * 2, pa.string()),
         ("round", [pa.int32()], [pa.int64()], pa.int64()),
-        ("round", [pa.decimal128(10, 2), pa.int32()], [pa.float64(), pa.int64()], pa.float64()),
+        ("round", [pa.decimal128(10, 2), pa.int32()], [pa.decimal128(11, 2), pa.int64()], pa.decimal128(11, 2)),
         ("abs", [pa.decimal128(10, 2)], [pa.decimal128(10, 2)], pa.decimal128(10, 2)),
         ("sum", [pa.int16()], [pa.int64()], pa.int64()),
         ("sum", [pa.decimal128(10, 2)], [pa.decimal128(38, 2)], pa.decimal128(38, 2)),

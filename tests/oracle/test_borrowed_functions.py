@@ -208,6 +208,7 @@ CALLS: dict[str, str] = {
     "decode(encode(s))": "",
     "decode(encode(x, 'base64'), 'base64')": "x",
     "to_timestamp(i)": "",
+    "to_timestamp(1672535000)": "make_timestamptz(1672535000000000)",
     "to_timestamp(k)": "k::TIMESTAMP",
     "to_timestamp(k, 'yyyy-MM-dd')": "strptime(k, '%Y-%m-%d')",
     "to_timestamp_ltz(n, 3)": "make_timestamptz(n * 1000)",

@@ -121,7 +121,7 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
     ),
     "to_timestamp": (
         "upper({0})::TIMESTAMP",
-        "make_timestamptz(({0} * 1000000)::BIGINT)",
+        "make_timestamptz(({0} * 1000000::BIGINT)::BIGINT)",
         "{0}::TIMESTAMP",
         "strptime({0}, {1})",
     ),
@@ -236,7 +236,7 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
     "list_field": ("list_transform({0}, lambda s: struct_extract(s, {1}))",),
     "subscript": ("{0}[{1}]",),
     "slice": ("{0}[{1}:{2}]",),
-    "field": ("struct_extract({0}, {1})", "{0} ->> {1}"),
+    "field": ("struct_extract({0}, {1})", "json_extract_string(ltrim({0}), {1})"),
     "integer_division": ("({0} // {1})",),
     "bitwise_and": ("({0} & {1})",),
     "bitwise_or": ("({0} | {1})",),

@@ -320,6 +320,11 @@ def formatting(types: Types) -> Signature:
     return Signature((_instant("strftime", types, types[0], of_dates=False), TEXT), TEXT)
 
 
+def as_wider(type_: pa.DataType) -> pa.DataType:
+    """Decimals with room for one more digit, which rounding may bring."""
+    return pa.decimal128(min(38, type_.precision + 1), type_.scale)
+
+
 def as_double(_: pa.DataType) -> pa.DataType:
     """A double, whatever it was."""
     return DOUBLE

@@ -31,10 +31,12 @@ def directives(form: str) -> str:
     '%Y-%m-%dT%H:%M:%S.%g'
     >>> directives("YYYY-MM-DD HH24:MI")
     '%Y-%m-%d %H:%M'
+    >>> directives("yyyy-mm-dd hh24:mi"), directives("Day"), directives("mm:ss")
+    ('%Y-%m-%d %H:%M', '%A', '%M:%S')
     """
     if "%" in form:
         return form
-    if re.search(r"YYYY|HH24|HH12|MI\b|DD(?!D)", form):
+    if re.search(r"YYYY|DD(?!D)|(?i:HH24|HH12|MI\b|\b(?:DAY|MONTH|MON|DY)\b)", form):
         return _translated(form, _POSTGRES, '"', re.IGNORECASE)
     return _translated(form, _JAVA, "'", 0)
 

@@ -155,6 +155,8 @@ class Overs:
             raise self.binding.error(f"{name} takes {takes} arguments, not {len(nodes)}", node)
         if node.args.get("distinct") or node.args.get("filter") is not None:
             raise self.binding.error(f"{name} takes neither DISTINCT nor FILTER", node)
+        if node.args.get("order"):
+            raise self.binding.error(f"{name} takes rows as OVER orders them", node, hint="write the order in OVER")
         number = 1
         if name in NUMBERED and len(nodes) > (0 if name == "ntile" else 1):
             number = self._number(binder, name, nodes.pop(0 if name == "ntile" else 1))

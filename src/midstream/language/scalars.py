@@ -22,7 +22,7 @@ from midstream.algebra.types import BOOLEAN, is_instant, is_nested, is_number, m
 from midstream.errors import QueryError
 from midstream.language import literals
 from midstream.language.aggregates import Aggregates
-from midstream.language.binding import Beyond, Binding
+from midstream.language.binding import Beyond, Binding, nearest
 from midstream.language.calls import bind_call
 from midstream.language.casting import bind_cast
 from midstream.language.comparisons import list_compared, nested_compared, rows_compared
@@ -122,6 +122,11 @@ class ScalarBinder:
     def borrowed(self, function: str, arguments: list[Expression], node: Node) -> Call:
         """A function that another engine computes, which casts its arguments itself."""
         given = tuple(coerce(a, plain(a.type)) for a in arguments)
+        if function == "field" and isinstance(given[1], Literal) and not kind.is_string(of := given[0].type):
+            name, known = str(given[1].value), [field.name for field in of] if kind.is_struct(of) else []
+            if name.casefold() not in map(str.casefold, known):
+                hint = nearest(name, known, "fields") if known else None
+                raise self.binding.error(f"{show_type(of)} has no field {name}", node, hint=hint)
         with self.binding.at(node):
             return Call(function, given, borrow(function, given).type)
 

@@ -284,7 +284,8 @@ class SourceBinder:
         place, visible = node.args.get("alias") or node, declaration.visible.names
         schema = pa.schema([stream.schema.field(f"{stream.alias}.{name}") for name in visible])
         names = self._column_names(node, visible)
-        time = None if declaration.name in self.binding.catalog.timeless else declaration.time
+        timed = declaration.name not in self.binding.catalog.timeless
+        time = names[visible.index(declaration.time)] if timed else None
         source = scope.add(self._visible(node), schema, names, place, time)
         if ARRIVAL in declaration.columns.names:
             source.bounds[ARRIVAL] = Column(f"{stream.alias}.{ARRIVAL}", pa.int64())

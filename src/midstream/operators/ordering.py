@@ -1,8 +1,8 @@
 """The one order of rows that everybody agrees on, and the rows that are the same.
 
 Shuffles deliver rows in any order, so whatever depends on order first sorts by time and then by all columns: ascending,
-nulls first, NaN last, texts by their bytes, nested values by their text. Rows that are still tied are equal, so which
-comes first cannot matter. Columns are looked at one by one and only where the ones before left ties.
+nulls first, NaN last, texts by their bytes, nested values by their elements. Rows that are still tied are equal, so
+which comes first cannot matter. Columns are looked at one by one and only where the ones before left ties.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.algebra.database import run
 from midstream.errors import InternalError
 from midstream.operators.elements import Hashes, Indices, Mask
 from midstream.operators.vectors import Numbers, gather, is_number_like, numbers_of, validity_of
@@ -254,29 +255,18 @@ def _indices(encoded: pa.DictionaryArray) -> Indices:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """The column itself, or the text of its values where Arrow cannot compare them."""
+    """The column itself, or what is in the order of its values where Arrow cannot compare them."""
     if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
         return column.cast(pa.decimal128(column.type.precision, column.type.scale))
     if pa.types.is_nested(column.type):
-        return pa.array(_texts(column), pa.string())
+        return _ordered_bytes(column)
     return column
 
 
-def _texts(column: pa.Array) -> list[str | None]:
-    """Nested values as texts; one that Python cannot hold (a year beyond 9999, bytes that are no text) as stored."""
-    try:
-        return [None if value is None else str(value) for value in column.to_pylist()]
-    except (ValueError, OverflowError):
-        return [_text(column.take(pa.array([place]))) for place in range(len(column))]
-
-
-def _text(one: pa.Array) -> str | None:
-    try:
-        value = one[0].as_py()
-        return None if value is None else str(value)
-    except (ValueError, OverflowError):
-        batch = pa.RecordBatch.from_arrays([one], names=["value"])
-        return bytes(batch.serialize()).hex()
+def _ordered_bytes(column: pa.Array) -> pa.Array:
+    """Bytes in the order of nested values, which is that of their elements; nulls among these are last."""
+    keys = "SELECT CASE WHEN it IS NOT NULL THEN create_sort_key(it, 'ASC NULLS LAST') END AS k FROM given"
+    return run(keys, pa.table({"it": column}), "the order of nested values").column("k").combine_chunks()
 
 
 def _codes(column: pa.Array) -> tuple[Indices, int]:

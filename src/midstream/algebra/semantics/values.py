@@ -71,14 +71,16 @@ def row_identity(row: Row) -> Hashable:
 
 
 def order(value: Any) -> tuple[Any, ...]:
-    """A sort key: nulls first, then values ascending, NaN last; nested values by their text."""
+    """A sort key: nulls first, then values ascending, NaN last; nested values by elements, nulls in them last."""
     match value:
         case None:
             return (0,)
         case float() if math.isnan(value):
             return (2,)
-        case list() | tuple() | dict():
-            return (1, str(value))
+        case list() | tuple():
+            return (1, tuple((3,) if v is None else order(v) for v in value))
+        case dict():
+            return order(tuple(value.values()))
         case _:
             return (1, value)
 

@@ -144,7 +144,7 @@ def _whole(name: str) -> Maker:
     function = arrow(name)
 
     def make(call: Call, constants: Constants) -> Kernel:
-        return function if pa.types.is_floating(call.type) else lambda value: value
+        return (lambda value: value) if pa.types.is_integer(call.type) else function
 
     return make
 
@@ -152,7 +152,7 @@ def _whole(name: str) -> Maker:
 def _rounding(call: Call, digits: int = 0) -> OnColumn:
     if pa.types.is_floating(call.type):
         return lambda values: _rounded(values, digits)
-    if digits >= 0:
+    if digits >= (call.type.scale if pa.types.is_decimal(call.type) else 0):
         return lambda values: values
     if digits < -18:
         return lambda values: _rounded_away(values, digits)
