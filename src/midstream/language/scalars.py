@@ -146,7 +146,8 @@ class ScalarBinder:
         method = BINDERS.get(type(node))
         if method is None:
             raise self.binding.error("this is not a value", node, hint="write a column or an expression")
-        return method(self, node)
+        with self.binding.at(node):
+            return method(self, node)
 
     def _moved_by_months(self, node: exp.Add | exp.Sub) -> Call | None:
         """An instant and an INTERVAL of months, which are not all as long."""
@@ -208,27 +209,14 @@ class ScalarBinder:
         return bound
 
     def _literal(self, node: exp.Literal) -> Expression:
-        if node.args.get("is_string"):
-            return Literal(node.this, pa.string())
-        with self.binding.at(node):
-            return literals.number(node.this)
-
-    def _hexadecimal(self, node: exp.HexString) -> Expression:
-        with self.binding.at(node):
-            return literals.binary(node.this)
-
-    def _interval(self, node: exp.Interval) -> Expression:
-        with self.binding.at(node):
-            return literals.interval(node)
+        return Literal(node.this, pa.string()) if node.args.get("is_string") else literals.number(node.this)
 
     def _negation(self, node: exp.Neg) -> Expression:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.args.get("is_string"):
-            with self.binding.at(node):
-                return literals.number("-" + inner.this)
+            return literals.number("-" + inner.this)
         if isinstance(inner, exp.Interval):
-            bound = self._interval(inner)
-            assert isinstance(bound, Literal)
+            bound = literals.interval(inner)
             return Literal(-bound.value, bound.type)
         return self._apply("negate", [inner], node)
 
@@ -347,8 +335,8 @@ def bind_condition(
 BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
     exp.Column: ScalarBinder._column,
     exp.Literal: ScalarBinder._literal,
-    exp.HexString: ScalarBinder._hexadecimal,
-    exp.Interval: ScalarBinder._interval,
+    exp.HexString: lambda binder, node: literals.binary(node.this),
+    exp.Interval: lambda binder, node: literals.interval(node),
     exp.Null: lambda binder, node: Literal(None, pa.null()),
     exp.Boolean: lambda binder, node: Literal(bool(node.this), BOOLEAN),
     exp.Neg: ScalarBinder._negation,

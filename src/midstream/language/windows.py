@@ -223,16 +223,12 @@ def require_window(binding: Binding, plan: Relation, purpose: str, node: Node | 
     if not reads_raw(plan):
         return
     raw = next(n for n in walk_plan(plan) if isinstance(n, Stream | Sequence | Match) and not _below_window(plan, n))
-    if isinstance(raw, Match):
-        error = QueryError(
-            f"{purpose} needs a window over the matches", hint="write MATCH_RECOGNIZE (…) [RANGE …], or [UNBOUNDED]"
-        )
-        raise error.at(binding.text, binding.places.get(_last_alias(raw)))
-    if isinstance(raw, Sequence):
-        error = QueryError(
-            f"{purpose} needs a window over the sequence",
-            hint="make it a sub-query with a window: (SELECT … FROM a FOLLOWED BY b …) [RANGE 100] AS s",
-        )
+    if isinstance(raw, Match | Sequence):
+        what, hint = "matches", "write MATCH_RECOGNIZE (…) [RANGE …], or [UNBOUNDED]"
+        if isinstance(raw, Sequence):
+            what = "sequence"
+            hint = "make it a sub-query with a window: (SELECT … FROM a FOLLOWED BY b …) [RANGE 100] AS s"
+        error = QueryError(f"{purpose} needs a window over the {what}", hint=hint)
         raise error.at(binding.text, binding.places.get(_last_alias(raw)))
     example = "RANGE 100" if raw.domain.is_integer else "RANGE 10 SECONDS"
     error = QueryError(

@@ -16,13 +16,12 @@ import pyarrow.compute as pc
 
 from midstream.errors import InternalError, QueryError
 from midstream.operators.elements import Hashes, Mask
-from midstream.operators.vectors import Numbers, is_number_like, numbers_of, validity_of
+from midstream.operators.vectors import Numbers, canonical_floats, is_number_like, numbers_of, validity_of
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _NULL = np.uint64(0x6A09E667F3BCC909)
-_NAN = np.uint64(0x7FF8000000000000)
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _BYTE_MASKS = np.array([(1 << (8 * i)) - 1 for i in range(9)], dtype=np.uint64)
 
@@ -89,7 +88,7 @@ def _words(column: pa.Array) -> list[Hashes]:
     """The column as 64-bit words, several per row for wide decimals; never the column's own memory if it has nulls."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return [w.take(_positions(column)) for w in _words_with_null(column.dictionary)]
+        return [np.append(w, _NULL).take(_positions(column)) for w in _words(column.dictionary)]
     if pa.types.is_null(kind):
         return [np.full(len(column), _NULL)]
     words = _words_of_values(column)
@@ -97,10 +96,6 @@ def _words(column: pa.Array) -> list[Hashes]:
     if valid is not None:
         words = [np.where(valid, w, _NULL) for w in words]
     return words
-
-
-def _words_with_null(dictionary: pa.Array) -> list[Hashes]:
-    return [np.append(w, _NULL) for w in _words(dictionary)]
 
 
 def _positions(column: pa.DictionaryArray) -> Numbers:
@@ -111,14 +106,14 @@ def _positions(column: pa.DictionaryArray) -> Numbers:
 def _words_of_values(column: pa.Array) -> list[Hashes]:
     kind = column.type
     if pa.types.is_floating(kind):
-        return [_float_words(numbers_of(column))]
+        return [canonical_floats(numbers_of(column)).view(np.uint64)]
     if is_number_like(kind):
         return [numbers_of(column).astype(np.int64, copy=False).view(np.uint64)]
     if pa.types.is_decimal(kind):
         return _fixed_words(column)
     if pa.types.is_fixed_size_binary(kind):
         return [_text_words(column.cast(pa.large_binary()))]
-    if _is_text(kind):
+    if _is_any(kind, "string large_string string_view binary large_binary binary_view"):
         return [_text_words(column)]
     raise QueryError(
         f"a key column cannot be a {_kind_name(kind)}",
@@ -127,35 +122,14 @@ def _words_of_values(column: pa.Array) -> list[Hashes]:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return any(
-        test(kind)
-        for test in (
-            types.is_string,
-            types.is_large_string,
-            types.is_string_view,
-            types.is_binary,
-            types.is_large_binary,
-            types.is_binary_view,
-        )
-    )
+def _is_any(kind: pa.DataType, names: str) -> bool:
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names.split())
 
 
 def _kind_name(kind: pa.DataType) -> str:
-    for name in ("list", "large_list", "fixed_size_list", "list_view", "large_list_view"):
-        if getattr(pa.types, f"is_{name}")(kind):
-            return "list"
+    if _is_any(kind, "list large_list fixed_size_list list_view large_list_view"):
+        return "list"
     return "map" if pa.types.is_map(kind) else "struct" if pa.types.is_struct(kind) else str(kind)
-
-
-def _float_words(values: Numbers) -> Hashes:
-    wide = values.astype(np.float64, copy=False) + 0.0  # -0.0 + 0.0 is 0.0
-    words = wide.view(np.uint64)
-    missing = np.isnan(wide)
-    if missing.any():
-        words[missing] = _NAN
-    return words
 
 
 def _fixed_words(column: pa.Array) -> list[Hashes]:
@@ -210,17 +184,10 @@ def _fold_bytes(padded: Numbers, starts: Numbers, lengths: Numbers) -> Hashes:
 
 
 def _column_equal(left: pa.Array, right: pa.Array, nulls_equal: bool) -> Mask:
-    if left.null_count == 0 and right.null_count == 0:
-        return _values_equal(left, right)
-    left_valid, right_valid = validity_of(left), validity_of(right)
-    both: Mask
-    if left_valid is None or right_valid is None:
-        both = right_valid if left_valid is None else left_valid  # type: ignore[assignment]
-        return _values_equal(left, right) & both
-    result = _values_equal(left, right) & (left_valid & right_valid)
-    if nulls_equal:
-        result |= ~(left_valid | right_valid)
-    return result
+    result, known = _values_equal(left, right), [v for v in (validity_of(left), validity_of(right)) if v is not None]
+    for valid in known:
+        result = result & valid
+    return result | ~(known[0] | known[1]) if nulls_equal and len(known) == 2 else result
 
 
 def _values_equal(left: pa.Array, right: pa.Array) -> Mask:

@@ -8,6 +8,7 @@ which comes first cannot matter. Columns are looked at one by one and only where
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from midstream.algebra.database import run
 from midstream.errors import InternalError
 from midstream.operators.elements import Hashes, Indices, Mask
-from midstream.operators.vectors import Numbers, gather, is_number_like, numbers_of, validity_of
+from midstream.operators.vectors import Numbers, canonical_floats, gather, is_number_like, numbers_of, validity_of
 
 POSITION_BITS = 20
 _POSITION = np.uint64((1 << POSITION_BITS) - 1)
@@ -154,14 +155,11 @@ def changes(column: pa.Array) -> Mask:
     return found
 
 
-class _Ties:
+class _Ties(NamedTuple):
     """The places of the order that are tied with a neighbour, and the number of the tie each belongs to."""
 
-    __slots__ = ("groups", "rows")
-
-    def __init__(self, rows: Indices, groups: Indices) -> None:
-        self.rows = rows
-        self.groups = groups
+    rows: Indices
+    groups: Indices
 
 
 def _sorted_by_numbers(leading: Sequence[Numbers], length: int) -> tuple[Indices | None, _Ties]:
@@ -287,13 +285,7 @@ def _codes(column: pa.Array) -> tuple[Indices, int]:
 def _as_integers(column: pa.Array) -> Numbers:
     """Stored numbers as integers that are equal where the values are, both zeros and all NaN included."""
     numbers = numbers_of(column)
-    if not pa.types.is_floating(column.type):
-        return numbers
-    wide = numbers.astype(np.float64, copy=False) + 0.0  # -0.0 + 0.0 is 0.0
-    missing = np.isnan(wide)
-    if missing.any():
-        wide[missing] = np.nan
-    return wide.view(np.int64)
+    return canonical_floats(numbers).view(np.int64) if pa.types.is_floating(column.type) else numbers
 
 
 def _dense(values: Numbers) -> tuple[Indices, int]:

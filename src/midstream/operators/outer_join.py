@@ -152,20 +152,16 @@ class OuterJoinOperator(KeyedSliceOperator):
     def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
         """Pairs of blocks, each of the left with all of the right; where it is asked for, the other way round again."""
         assert self.most is not None
-        for own in self._sides(0, stored):
+        ports = (0, 1) if self.kind in ("right", "full") else (0,)
+        for port, own in ((number, side) for number in ports for side in self._sides(number, stored)):
             coverage = Coverage(own.elements, self.at_once)
-            for other in self._sides(1, stored):
-                for pairs in self._pairs(own, other, coverage):
-                    coverage.add(pairs.left, pairs.valid_from, pairs.valid_to)
-                    if self.output is not None:
-                        yield self._paired(own.elements, other.elements, pairs)
-            yield from self._alone(coverage, 0)
-        for own in self._sides(1, stored) if self.kind in ("right", "full") else ():
-            coverage = Coverage(own.elements, self.at_once)
-            for other in self._sides(0, stored):
-                for pairs in self._pairs(other, own, coverage):
-                    coverage.add(pairs.right, pairs.valid_from, pairs.valid_to)
-            yield from self._alone(coverage, 1)
+            for other in self._sides(1 - port, stored):
+                left, right = (own, other) if port == 0 else (other, own)
+                for pairs in self._pairs(left, right, coverage):
+                    coverage.add(pairs.left if port == 0 else pairs.right, pairs.valid_from, pairs.valid_to)
+                    if self.output is not None and port == 0:
+                        yield self._paired(left.elements, right.elements, pairs)
+            yield from self._alone(coverage, port)
 
     def _sides(self, port: int, stored: Sequence[Stored]) -> Iterator[Side]:
         """An input, block by block."""

@@ -30,7 +30,6 @@ from midstream.operators.slices import SliceOperator
 from midstream.operators.state.alive import Stored, stored_by_range
 from midstream.operators.state.places import ChosenRows, stored_rows
 from midstream.operators.state.sorted_state import SortedState
-from midstream.operators.vectors import numbers_of
 
 NO_ROWS = np.empty(0, np.int64)
 
@@ -303,14 +302,8 @@ class FollowedByOperator(SliceOperator):
 
 def _with_keys(batch: Elements, key: tuple[str, ...]) -> Elements:
     """The rows whose key can equal another: neither null nor NaN."""
-    columns = [batch.columns.column(name) for name in key]
-    valid = key_validity(columns)
-    if valid is not None:
-        batch = batch.where(valid)
-    for name in key:
-        if pa.types.is_floating(batch.columns.column(name).type):
-            batch = batch.where(~np.isnan(numbers_of(batch.columns.column(name))))
-    return batch
+    valid = key_validity([batch.columns.column(name) for name in key])
+    return batch if valid is None else batch.where(valid)
 
 
 def _in_order(rows: Elements) -> Elements:

@@ -87,3 +87,10 @@ def gather(column: pa.Array, rows: Indices) -> pa.Array:
 def gather_rows(batch: pa.RecordBatch, rows: Indices) -> pa.RecordBatch:
     """Some rows of a batch that has columns."""
     return pa.RecordBatch.from_arrays([gather(column, rows) for column in batch.columns], schema=batch.schema)
+
+
+def canonical_floats(floats: Numbers) -> npt.NDArray[np.float64]:
+    """Doubles whose bits are equal where the values are: one zero, one NaN."""
+    wide = floats.astype(np.float64, copy=False) + 0.0  # -0.0 + 0.0 is 0.0
+    wide[np.isnan(wide)] = np.nan
+    return wide

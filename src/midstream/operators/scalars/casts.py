@@ -63,20 +63,8 @@ def _conversion(source: pa.DataType, target: pa.DataType) -> Conversion:
     if kind.is_nested(source) or kind.is_nested(target):
         return lambda values: values.cast(target)
     inner, outer = plain(source), plain(target)
-    middle = _plain_conversion(inner, outer)
-    steps: list[Conversion] = []
-    if inner != source:
-        steps.append(lambda values: values.cast(inner))
-    steps.append(middle)
-    if outer != target:
-        steps.append(lambda values: values.cast(target))
-    return middle if len(steps) == 1 else lambda values: _in_turn(steps, values)
-
-
-def _in_turn(steps: list[Conversion], values: pa.Array) -> pa.Array:
-    for step in steps:
-        values = step(values)
-    return values
+    convert = _plain_conversion(inner, outer)
+    return convert if (inner, outer) == (source, target) else lambda v: convert(v.cast(inner)).cast(target)
 
 
 def _plain_conversion(source: pa.DataType, target: pa.DataType) -> Conversion:
