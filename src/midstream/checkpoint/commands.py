@@ -208,6 +208,9 @@ class ReplaceQuery(Command):
         "switch",
         lambda: ("switch", "wait"),
     )
+    backfill_rate: int | None = asked_field(
+        NUMBER, "Read rows that nobody keeps again from the source, so many a batch.", None
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,14 @@ class DeadLetterFile:
 class SourceFile:
     """A file that is read as a stream: its path from the stream's folder, its size and when it was last written.
 
-    That is in nanoseconds. Where the size is not known, it is less than zero.
+    That is in nanoseconds. Where the size is not known, it is less than zero. Once it was read, none of its rows that
+    count is later than `latest`, in ticks.
     """
 
     path: str
     size: int
     modified: int
+    latest: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,15 @@ def copy_name(query: str) -> str:
     return f"{query}{REHEARSED}"
 
 
+def query_of_copy(copy: str) -> str:
+    """The query of which a name is that of a copy.
+
+    >>> query_of_copy(copy_name("hot"))
+    'hot'
+    """
+    return copy.removesuffix(REHEARSED)
+
+
 def lane_name(query: str, number: int) -> str:
     """The name of a query's lane in reports and manifests; the first has the query's own.
 

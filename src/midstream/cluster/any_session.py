@@ -154,9 +154,7 @@ class Session(SessionTables):
         self._add_stream(check_name("stream", name), source, settings, columns, on_demand)
         return self
 
-    def _add_stream(
-        self, name: str, source: Any, settings: StreamSettings, columns: pa.Schema | None, on_demand: bool
-    ) -> None:
+    def _add_stream(self, name: str, source: Any, settings: StreamSettings, columns: Any, on_demand: bool) -> None:
         raise NotImplementedError
 
     def open_stream(
@@ -204,6 +202,7 @@ class Session(SessionTables):
         keep: bool = True,
         incomplete: Incomplete = QueryOptions.incomplete,
         since: Instant = QueryOptions.since,
+        backfill_rate: int | None = None,
         dialect: str | None = None,
     ) -> ContinuousQuery:
         """Adds a continuous query, also while others run, and perhaps over one: it starts now, or with the next batch.
@@ -212,10 +211,10 @@ class Session(SessionTables):
         `keep=False`, its results are forgotten once polled. `dialect`: whose text it is, as of `ms.run`.
 
         On a checkpoint, another text than the checkpoint has under the name is taken up as it is if it is the same
-        query in other words; otherwise it is refused, or with `replace=True` takes the old one's place. What follows
-        from the windows of the old one and of others it starts with; its history says from when on results are
-        complete. Until then they are given, or with `incomplete="withhold"` are not. A new query answers from now on,
-        or from an earlier instant (`since`; "retained": any), as far as rows are kept.
+        query in other words; otherwise it is refused, or with `replace=True` takes the old one's place. It starts with
+        what follows from windows of others; its history says from when on results are complete. Until then they are
+        given, or with `incomplete="withhold"` are not; with a `backfill_rate` rows are read again from sources, so many
+        a batch. A new query answers from now on or an earlier instant (`since`; "retained": any), as rows are kept.
 
         With `adaptive="auto"` it watches its streams and migrates to better plans by itself, with "suggest" it only
         says so in its `decisions`.
@@ -224,7 +223,8 @@ class Session(SessionTables):
         default at first) puts it in quarantine until it is resumed, replaced or dropped; "dead_letter" sets the rows at
         fault aside, where they can be identified; "stop_job" ends the job.
         """
-        options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep, incomplete, since)
+        begins = incomplete, since, backfill_rate
+        options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep, *begins)
         return self._add_query(check_name("query", name), self._standing_alone(cql, self.catalog, dialect), options)
 
     def _add_query(self, name: str, cql: str, options: QueryOptions) -> ContinuousQuery:
@@ -238,7 +238,7 @@ class Session(SessionTables):
     def replace(self, name: str, cql: str, *, dry_run: bool = False, **options: Any) -> dict[str, Any]:
         """Puts another text in a query's place: says what each window starts with, and from when on all is complete.
 
-        Options are `plan`, `incomplete` ("emit" or "withhold") and `verify`: for so long both run and are compared, on
+        Options are `plan`, `incomplete`, `backfill_rate` and `verify`: for so long both run and are compared, on
         `columns` or all, `where` a condition holds; then it changes, or with `then="wait"` by its `switch()`.
         """
         self._needs_checkpoint("state that a changed query could start with")

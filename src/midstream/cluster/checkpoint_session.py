@@ -89,6 +89,7 @@ class CheckpointSession(Session):
         """What was declared, and what was dropped since the session was opened."""
         self._run = Run(self._backend, self._job)
         self._enrolment = Enrolment(self._run, Adding(self._job, self.functions))
+        self._job.before_batch.append(self._enrolment.fill_from_sources)
         self._open()
         require_slots_of_sites(self._sites, self._job.state.wanted_slots)
         if options.scheduling is not None:
@@ -171,7 +172,8 @@ class CheckpointSession(Session):
         every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
         if options.on_error is not None:
             self._job.apply(ErrorPolicySet(name, on_error_of(options.on_error)))
-        begins = Beginning(options.incomplete == "withhold", options.since_tick(relation.domain))
+        since, rate = options.since_tick(relation.domain), options.backfill_rate
+        begins = Beginning(options.incomplete == "withhold", since, rate=rate)
         text = Text(name, cql, relation, options.plan, every, options.share, begins)
         return self._add(DeclaredQuery(text, policy_of(options.adaptive), options.replace))
 

@@ -14,7 +14,7 @@ from midstream.algebra.time import INFINITY, ticks
 from midstream.checkpoint.commands import ReplaceQuery
 from midstream.checkpoint.names import copy_name, is_rehearsal
 from midstream.cluster.run import Run
-from midstream.errors import JobError, MigrationError, QueryError
+from midstream.errors import JobError, MidstreamError, MigrationError, QueryError
 from midstream.job.batch import TICKS
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.commands.replacement import changes_by, shadow_by
@@ -24,6 +24,7 @@ from midstream.job.job import Job
 from midstream.job.migrations.shadows import ShadowText
 from midstream.job.migrations.verifying import Verification
 from midstream.job.plans.local_plans import resumed
+from midstream.job.queries.completeness import COMPLETE, lacking_rows
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.language import parse
 from midstream.migration.verified import Stretch
@@ -129,6 +130,26 @@ class Enrolment:
         self.job.apply(
             ShadowBegun(command.query, dataclasses.replace(new, name=copy_name(command.query)), verification)
         )
+
+    def fill_from_sources(self, batch_id: int) -> None:
+        """Begins to fill the windows of queries that lack rows and are to have them from sources.
+
+        A query is filled by being replaced with itself, once it has begun.
+        """
+        lacking = lacking_rows(self.job.manifest, self.job.queries, self.job.state.verifications.by_query)
+        for query in [query for query in lacking if query.begins.rate is not None and not query.begins.paced]:
+            incomplete = "withhold" if query.begins.withhold else "emit"
+            command = ReplaceQuery(query.name, query.cql, None, incomplete, backfill_rate=query.begins.rate)
+            query.begins = dataclasses.replace(query.begins, rate=None)
+            try:
+                (change,) = changes_by(self.job, command, self.catalog)
+            except MidstreamError as error:
+                log.warning("%s", error)
+                continue
+            if change.new.begins.again:
+                self.begin_shadow(command, True)
+            if change.new.begins.again or change.verdict.complete != COMPLETE:
+                log.warning("query %s: %s", query.name, change.verdict)
 
     def _prefer(self, text: Text) -> None:
         """Goes over to the plan that a text in other words would have had."""

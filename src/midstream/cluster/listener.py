@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Protocol
 
 from midstream.algebra.declarations import Catalog
@@ -202,8 +203,8 @@ def _put_in_place(session: Commanded, command: ReplaceQuery) -> dict[str, Any]:
     """Replaces a query, with those that read it; all of them are remembered as what they have become."""
     job = session._job
     before, texts, added = dict(job.queries), dict(job.state.texts), dict(job.state.added)
-    options = {name: getattr(command, name) for name in ("plan", "incomplete", "verify", "columns", "where", "then")}
-    told = session.replace(command.query, command.cql, **options)
+    options = {field.name: getattr(command, field.name) for field in fields(command)}
+    told = session.replace(options.pop("query"), options.pop("cql"), **options)
     if command.verify is not None or told["paced"]:
         return told
     for name in (command.query, *(reader["query"] for reader in told["readers"])):

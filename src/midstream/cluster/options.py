@@ -85,6 +85,7 @@ class QueryOptions:
     keep: bool = True
     incomplete: Incomplete = "emit"
     since: Instant = "now"
+    backfill_rate: int | None = None
 
     def since_tick(self, domain: TimeDomain) -> int:
         """From which instant on the query is to answer, if it is new."""
@@ -95,6 +96,8 @@ class QueryOptions:
     def __post_init__(self) -> None:
         if self.incomplete not in ("emit", "withhold"):
             raise QueryError(f"incomplete results can be emitted or withheld, not {self.incomplete!r}")
+        if self.backfill_rate is not None:
+            require_positive("backfill_rate", self.backfill_rate)
 
 
 def require_positive(name: str, number: Any) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from midstream.algebra.declarations import Catalog
 from midstream.checkpoint.lease import Heartbeat
-from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.names import is_rehearsal, query_of_copy
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
@@ -29,6 +29,7 @@ from midstream.job.queries.changed_functions import ChangedFunctions, functions_
 from midstream.job.queries.declared import require_same_streams
 from midstream.job.queries.replacing import cannot_go_on, undeclared, without_query
 from midstream.job.task.exchange import Layout
+from midstream.job.task.results import result_table
 from midstream.job.watchers import readers_of
 from midstream.language import parse
 from midstream.optimizer.sites.links import links_to_json
@@ -102,6 +103,8 @@ def take_up(session: ResumedSession) -> None:
     job.apply(SettingsChanged({"functions": functions, "retention": retention, "declared_links": links}))
     if not is_finished(job.manifest):
         job.deliver(job.manifest)
+        for name, query in job.queries.items():
+            job.deliveries.require_types(name, result_table(query.plan, None).schema)
 
 
 def changed_columns_of(session: ResumedSession) -> list[ChangedColumn]:
@@ -141,9 +144,12 @@ def _go_on_undeclared(session: ResumedSession) -> None:
     """Goes on with the queries that the checkpoint runs and nobody has declared."""
     known = session._job.queries.keys() | session._left_out
     for name, entry in undeclared(session._job.manifest, known).items():
+        verifications = session._job.state.verifications
+        if is_rehearsal(name) and query_of_copy(name) not in verifications.by_query:
+            continue  # it was cancelled since
         try:
             relation = parse(entry.cql, session.catalog)
-            share = not is_rehearsal(name) or session._job.state.verifications.is_shadow(name)
+            share = not is_rehearsal(name) or verifications.is_shadow(name)
             session._add(DeclaredQuery(Text(name, entry.cql, relation, None, entry.emit_every, share)))
         except MidstreamError as error:
             raise cannot_go_on(name, entry, error) from error

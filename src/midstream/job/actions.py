@@ -10,6 +10,7 @@ from midstream.adaptation.policy import Policy
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.fragments import Routing
 from midstream.job.batch import Batch
+from midstream.job.queries.backfill import ReadAgain as ReadAgain
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import Move
 from midstream.job.slots.spreading import SpreadGroups
@@ -123,6 +124,7 @@ class RetireSinks:
 
 Action = (
     MoveState
+    | ReadAgain
     | RunSteps
     | Decide
     | CompareResults

@@ -11,6 +11,7 @@ from midstream.checkpoint.file_entries import FilesRead
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.job.batch import Batch
+from midstream.job.queries.backfill import Rereading
 from midstream.job.slots.moving import Move
 from midstream.job.task.exchange import Layout
 from midstream.job.task.reports import Report
@@ -56,6 +57,9 @@ class Cluster(Protocol):
 
     def offsets(self, batch_id: int) -> str:
         """Up to where the sources were read for a batch."""
+
+    def rereading(self, name: str) -> Rereading | None:
+        """A stream as it can be read again, if it can."""
 
     def files_read(self, batch_id: int) -> FilesRead:
         """The files of folders that a batch reads as streams, where the manifest is to account for them."""

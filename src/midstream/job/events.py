@@ -165,9 +165,10 @@ class MigrationAsked:
 
 @dataclass(frozen=True, slots=True)
 class MigrationCancelled:
-    """A query goes back to its old plan with the next batch."""
+    """A query goes back to its old plan with the next batch, or stays with its text; its history says why."""
 
     query: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.algebra.time import INFINITY
+from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest, counted
+from midstream.checkpoint.names import query_of_copy
 from midstream.checkpoint.records import Asked, StoredRequest
 from midstream.distribution.fragments import Routing
 from midstream.distribution.spread_groups import reads_alone
@@ -23,9 +24,10 @@ from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, De
 from midstream.job.adaptivity import Watcher
 from midstream.job.batch import Batch, ChangesBefore, RunOptions, entry_of
 from midstream.job.circumstances import Incoming, Position, Reaches, SlotLayout
-from midstream.job.events import Committed, QueryStopped, SlotsDecided
+from midstream.job.events import Committed, MigrationCancelled, QueryStopped, SlotsDecided
 from midstream.job.migrations.migrating import require_way
 from midstream.job.outcome import Outcome, Terms
+from midstream.job.queries.backfill import ReadAgain, due, filling_of, with_read
 from midstream.job.queries.declared import streams_record
 from midstream.job.queries.faults import at_fault, named, suspects
 from midstream.job.queries.filling import Pace
@@ -40,6 +42,8 @@ from midstream.job.slots.rerouting import Rerouter
 from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
 from midstream.job.watchers import Watchers
+from midstream.migration.moving_state_paced import LEAST_WORK
+from midstream.operators.slices import grid_floor
 from midstream.optimizer.plans import plan_query
 
 
@@ -72,7 +76,8 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
     doubles = moves_doubled(at.before, state.wanted)
     merges = None if state.faults.stopped else state.spread.merging
     # New queries start with what others keep where it is; how streams arrive changes in a batch without them.
-    begins = at.before is not None and not state.queries.keys() <= at.before.queries.keys()
+    filled = at.before is not None and any(filling_of(at.before, name) for name in state.queries)
+    begins = filled or (at.before is not None and not state.queries.keys() <= at.before.queries.keys())
     fixed = doubles or begins
     better = None if fixed else at.rerouter.better(state.queries, state.routes, state.group_bits, merges)
     # Nothing comes after the last batch, so nothing is left for later ones.
@@ -136,6 +141,7 @@ log = logging.getLogger(__name__)
 
 def attempt(state: JobState, at: Circumstances) -> Flow[tuple[JobState, Batch]]:
     """Runs a batch until no query fails in it; gives it, and the state without the queries that were stopped."""
+    state, at = yield from _with_old_rows(state, at)
     sifted: frozenset[str] = frozenset()
     while True:
         batch = yield from make(state, at, sifted)
@@ -149,6 +155,30 @@ def attempt(state: JobState, at: Circumstances) -> Flow[tuple[JobState, Batch]]:
             state = yield QueryStopped(name, batch.batch_id, failed[name])
             log.warning("query %s is in quarantine since batch %d: %s", name, batch.batch_id, failed[name])
         sifted |= tried
+
+
+def _with_old_rows(state: JobState, at: Circumstances) -> Flow[tuple[JobState, Circumstances]]:
+    """Has rows read again for queries whose windows are filled from sources; a change for which they are gone ends."""
+    before = at.before
+    for name, filling in due(before, state.queries).items():
+        assert before is not None
+        query, wanted = state.queries[name], filling.rate or LEAST_WORK
+        for number, window in enumerate(filling.windows):
+            if not window.unread or name in state.faults.stopped:
+                continue
+            source = next(source for source in query.sources if source.stream.alias == window.alias)
+            frontier = grid_floor(before.advanced_to.get(name, BEGINNING), query.grid)
+            read = yield ReadAgain(at.position.batch_id, before, source, window, wanted, frontier)
+            if isinstance(read, MidstreamError):
+                changed = query_of_copy(name)
+                log.warning("query %s keeps its text: %s", changed, read)
+                state = yield MigrationCancelled(changed, str(read))
+                break
+            before, filling = with_read(before, name, filling, number, read)
+            wanted -= sum(entry.rows for entry in read[0])
+            if wanted <= 0:
+                break
+    return state, replace(at, position=replace(at.position, before=before))
 
 
 def _run(batch: Batch) -> Flow[None]:

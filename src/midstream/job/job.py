@@ -34,6 +34,7 @@ from midstream.job.actions import (
     Decide,
     Flow,
     MoveState,
+    ReadAgain,
     RemoveSinks,
     Reprice,
     RetireSinks,
@@ -168,6 +169,8 @@ class Job:
                 return _timed(partial(self.cluster.run, batch, rows))
             case MoveState(move):
                 return _timed(partial(self.cluster.move, move))
+            case ReadAgain():
+                return action.carried_out(self.files, self.cluster.rereading(action.source.stream.name))
             case Decide(batch):
                 if self.deciding is not None:
                     self.cluster.wait_for_files()  # what it took to write them is among the load of slots
@@ -230,11 +233,10 @@ class Job:
         self.run_batch(rows, query_id, batch_id, self._before(number, query_id), number)
 
     def _before(self, number: int, query_id: str) -> Manifest | None:
-        newest = self.manifest
-        if newest is None or number != source_batch(newest) + 1:
+        newest, follows = self.manifest, number == source_batch(self.manifest) + 1
+        if newest is None or not follows or not (newest.query_id == query_id or self.cluster.continues(newest)):
             return self.store.before(number, query_id)
-        continued = newest.query_id == query_id or self.cluster.continues(newest)
-        return newest if continued else self.store.before(number, query_id)
+        return newest
 
     def run_batch(
         self,
@@ -289,9 +291,8 @@ class Job:
         return Notes(number, offsets, self.needed(), requests, ended)
 
     def _offsets(self, number: int, before: Manifest | None) -> str:
-        if number > source_batch(before):
-            return self.cluster.offsets(number)
-        return "" if before is None else before.offsets
+        known = "" if before is None else before.offsets
+        return self.cluster.offsets(number) if number > source_batch(before) else known
 
     def repeat(self, number: int) -> None:
         """Checks that a batch of the source that is done is repeated as it was, and gives sinks what they are due."""

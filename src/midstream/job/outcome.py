@@ -110,7 +110,7 @@ class Outcome:
             waits={wait.query: wait.to_json() for wait in unexpected(held, batch.incoming.streams.values())},
             doubted=sorted(batch.incoming.reaches.doubted),
             nulls=self._nulls(before.nulls),
-            files=_read({**before.files, **moved}, read.files),
+            files=_read({**before.files, **moved}, read.files, self.latest),
             listed={stream: lists for stream, lists in before.listed.items() if stream not in moved},
             folders={**before.folders, **read.folders},
             positions={**before.positions, **read.positions},
@@ -387,9 +387,10 @@ class Outcome:
 
 
 def _read(
-    before: Mapping[str, Sequence[SourceFile]], now: Mapping[str, Sequence[SourceFile]]
+    before: Mapping[str, Sequence[SourceFile]], now: Mapping[str, Sequence[SourceFile]], latest: Mapping[str, int]
 ) -> dict[str, Sequence[SourceFile]]:
-    return {stream: (*before.get(stream, ()), *now.get(stream, ())) for stream in {**before, **now}}
+    read = {stream: [replace(file, latest=latest.get(stream)) for file in files] for stream, files in now.items()}
+    return {stream: (*before.get(stream, ()), *read.get(stream, ())) for stream in {**before, **now}}
 
 
 def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:

@@ -66,8 +66,8 @@ def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
             return state, (Reprice(state.settings.costs),)
         case MigrationAsked():
             begin_migration(state, event)
-        case MigrationCancelled(name):
-            cancel_migration(state, name)
+        case MigrationCancelled(name, why):
+            cancel_migration(state, name, why)
         case VerifiedMigrationsBegun(observed):
             placed = let_shadows_take_places(state)
             begin_verified(state, observed)

@@ -81,7 +81,7 @@ class LocalBackend:
         self._inputs: dict[str, LocalInput] = {}
         self._readings = Readings()
         self._ahead = ReadAhead(lambda name, parts: self._readings[name].read(parts))
-        self.cluster.meanwhile = self._ahead.begin_few
+        self.cluster.meanwhile, self.cluster.rereading = self._ahead.begin_few, self._readings.rereading
 
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
         """A stream whose rows are pushed; the source is its schema, or a table that has it."""

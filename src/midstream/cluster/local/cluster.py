@@ -21,6 +21,7 @@ from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
 from midstream.distribution.fragments import STAY, Route
 from midstream.job.batch import Batch
 from midstream.job.outputs.results import results_of_query
+from midstream.job.queries.backfill import Streams
 from midstream.job.slots.moving import Move
 from midstream.job.task.exchange import GROUP, PORT, Layout, groups_of, in_slot
 from midstream.job.task.in_place import further
@@ -72,6 +73,8 @@ class LocalCluster:
         """The time of the batch under way."""
         self.meanwhile: Callable[[], None] = lambda: None
         """Called once steps have run: the rest of a batch mostly waits for the disk."""
+        self.rereading: Streams = lambda name: None
+        """The streams as they can be read again."""
         self._source_id = source_id
         self._slots = SlotThreads(threads, shuffle)
         self._collected = Collected()

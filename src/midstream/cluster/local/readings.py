@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
@@ -20,10 +20,14 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import FilesRead, SourceFile
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
-from midstream.connectors.connected import Connected, Span
+from midstream.connectors.connected import Connected, Span, first
 from midstream.connectors.files.source import KnownFiles, ReadFolder
-from midstream.connectors.source import Position, Positions
+from midstream.connectors.source import Position, Positions, Source
+from midstream.errors import JobError, MidstreamError
+from midstream.job.queries.backfill import OldRows, Rereading
+from midstream.job.queries.filling import Spans
 from midstream.job.task.ingest import ticks_of
 from midstream.operators.elements import Ticks
 
@@ -32,6 +36,12 @@ Parts: TypeAlias = Sequence[Any]
 
 LAG_EVERY = 5.0
 """After how many seconds a source is asked again how many rows wait there."""
+
+BYTES_OF_A_ROW = 100
+"""What a row of a source is taken for, before it was read."""
+
+READ = "#read"
+"""Beside the partitions of a source that is read again: how many rows were, and how many have to be."""
 
 LOOKING = 16
 """How many files that wait are looked at side by side: in object stores each takes a while."""
@@ -109,6 +119,51 @@ class FolderReading:
 
     def done(self, parts: Parts) -> None:
         self._read.update(file.path for file in parts)
+
+    def old_rows(self, files: Files, manifest: Manifest, needed: Callable[[int], bool]) -> OldRows:
+        """The files from the first on that may have rows that are needed; all of them must still be there."""
+        require_own_times(self.declaration)
+        read = self._were_read(files, manifest)
+        skipped = (i for i, file in enumerate(read) if file.latest is None or needed(file.latest))
+        first, present = next(skipped, len(read)), {file.path: file.size for file in self.source.present()}
+        for file in read[first:]:
+            if file.size >= 0 and present.get(file.path) != file.size:
+                what = "has changed" if file.path in present else "is gone"
+                raise JobError(f"the file {file.path} of stream {self.declaration.name}, which was read, {what}")
+        size, whole = (sum(max(1, file.size) for file in some) for some in (read[first:], read))
+        rows = manifest.streams.rows.get(self.declaration.name, 0) * size // max(1, whole)
+        return OldRows({"": (first, len(read))} if read[first:] else {}, rows, size)
+
+    def again(
+        self, files: Files, manifest: Manifest, spans: Spans, rows: int, needed: Callable[[int], bool]
+    ) -> tuple[list[pa.Table], Spans]:
+        """Whole files, the newest first: of the others some may not be needed any more when it is their turn."""
+        first, end = spans[""]
+        tables, read = list[pa.Table](), self._were_read(files, manifest)
+        while first < end and sum(table.num_rows for table in tables) < rows:
+            end -= 1
+            latest = read[end].latest
+            if latest is not None and not needed(latest):
+                return tables, {}
+            tables.append(self._whole(read[end]))
+        return tables, {"": (first, end)} if first < end else {}
+
+    def _whole(self, file: SourceFile) -> pa.Table:
+        """The rows of a file that was read, up to the last time that was believed then."""
+        try:
+            table, (now,) = self.source.read([file])
+        except (OSError, MidstreamError) as error:
+            told = error.message if isinstance(error, MidstreamError) else str(error)
+            name = self.declaration.name
+            raise JobError(f"the file {file.path} of stream {name} cannot be read again: {told}") from None
+        if file.size >= 0 and now.size != file.size:
+            raise JobError(f"the file {file.path} of stream {self.declaration.name} has changed since it was read")
+        ticks, _ = ticks_of(table.column(self.declaration.time), self.declaration.name)
+        return table if file.latest is None else table.filter(pa.array(ticks <= file.latest))
+
+    def _were_read(self, files: Files, manifest: Manifest) -> Sequence[SourceFile]:
+        name = self.declaration.name
+        return self.source.known(manifest.streams.folders.get(name, ""), list(sources_of(files, manifest, name)))
 
 
 class SourceReading:
@@ -188,6 +243,44 @@ class SourceReading:
         with self._asking:
             self.source.source.close()
 
+    def old_rows(self, files: Files, manifest: Manifest, needed: Callable[[int], bool]) -> OldRows:
+        """All that the source had given; it is seen at the end whether these are as many rows as were read."""
+        require_own_times(self.declaration)
+        name, taken = self.declaration.name, manifest.streams.rows.get(self.declaration.name, 0)
+        if not self.source.source.replays or type(self.source.source).commit is not Source.commit:
+            raise JobError(f"the source of stream {name} may have forgotten rows that were read")
+        ends = manifest.streams.positions.get(name, {})
+        with self._asking:
+            starts = self.source.with_new({})
+            spans = {part: (starts[part], end) for part, end in ends.items() if starts.get(part, end) != end}
+            behind = [
+                (self.source.lag(part, start), self.source.lag(part, end)) for part, (start, end) in spans.items()
+            ]
+        known = all(None not in both for both in behind)
+        there = sum((start or 0) - (end or 0) for start, end in behind) if known else taken
+        if there < taken:
+            raise JobError(f"the source of stream {name} has {there:,} of {taken:,} rows that were read")
+        return OldRows({READ: (0, taken), **spans} if spans else {}, there, there * BYTES_OF_A_ROW)
+
+    def again(
+        self, files: Files, manifest: Manifest, spans: Spans, rows: int, needed: Callable[[int], bool]
+    ) -> tuple[list[pa.Table], Spans]:
+        """Rows of one partition after the other."""
+        rest, (count, taken) = dict(spans), spans[READ]
+        part = next(part for part in rest if part != READ)
+        start, end = rest.pop(part)
+        with self._asking:
+            upto = first(self.source.end(part, start, rows), end)
+            table = self.source.rows(Span(part, start, upto))
+        rest |= {READ: (count + table.num_rows, taken)} | ({part: (upto, end)} if start < upto < end else {})
+        if len(rest) > 1:
+            return [table], rest
+        if count + table.num_rows < taken:
+            name = self.declaration.name
+            there = count + table.num_rows
+            raise JobError(f"the source of stream {name} has {there:,} of {taken:,} rows that were read")
+        return [table], {}
+
     def _with_latest(self, taken: Iterable[Span]) -> dict[str, int]:
         seen = {span.partition: span.latest for span in taken if span.latest is not None}
         return self._latest | {part: max(ticks, self._latest.get(part, ticks)) for part, ticks in seen.items()}
@@ -195,6 +288,12 @@ class SourceReading:
     def after(self, parts: Iterable[Span]) -> Mapping[str, Position]:
         """Where it is once some parts are done."""
         return self.positions | {span.partition: span.end for span in parts}
+
+
+def require_own_times(declaration: StreamDeclaration) -> None:
+    """Refuses to read a stream again whose rows have the times at which they came: the source does not have them."""
+    if declaration.timestamps != "external":
+        raise JobError(f"rows of stream {declaration.name} have the times at which they came, which no source has")
 
 
 class Readings:
@@ -225,6 +324,10 @@ class Readings:
 
     def __getitem__(self, name: str) -> Reading:
         return self._folders.get(name) or self._sources[name]
+
+    def rereading(self, name: str) -> Rereading | None:
+        """A stream as it can be read again, if it is read from anywhere."""
+        return self._folders.get(name) or self._sources.get(name)
 
     def waiting(self) -> PartsByStream:
         """What was not read yet, by stream."""

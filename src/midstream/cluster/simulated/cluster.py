@@ -102,14 +102,11 @@ class SimulatedCluster(LocalCluster):
         self._slots = slots
 
 
-class SimulatedBackend(LocalBackend):
-    """Brings batches to a session on demand; slots that are `pinned` to workers tell how long rows took to come."""
+class OnDemandBackend(LocalBackend):
+    """Brings batches to a session on demand."""
 
-    def __init__(
-        self, files: Files, job: SimulatedProcess, workers: Sequence[str], random: Random, pinned: bool = False
-    ) -> None:
+    def __init__(self, files: Files) -> None:
         super().__init__(files)
-        self.cluster = SimulatedCluster(files, job, workers, random, pinned)
         self._begun = False
 
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
@@ -146,3 +143,14 @@ class SimulatedBackend(LocalBackend):
         if job.turns.failure is not None:
             raise job.turns.failure
         return not self._begun
+
+
+class SimulatedBackend(OnDemandBackend):
+    """Runs a session on simulated machines; slots that are `pinned` to workers tell how long rows took to come."""
+
+    def __init__(
+        self, files: Files, job: SimulatedProcess, workers: Sequence[str], random: Random, pinned: bool = False
+    ) -> None:
+        super().__init__(files)
+        self.cluster = SimulatedCluster(files, job, workers, random, pinned)
+        self.cluster.rereading = self._readings.rereading

@@ -26,6 +26,7 @@ from midstream.cluster.spark.source_files import SourceFiles
 from midstream.cluster.spark.versions import repartition_by_id
 from midstream.job.batch import Batch
 from midstream.job.circumstances import Incoming
+from midstream.job.queries.backfill import Rereading
 from midstream.job.slots.moving import Move
 from midstream.job.task.exchange import NOTE, PORT, SLOT, Layout, bits_of
 from midstream.job.task.memory import Memory
@@ -54,6 +55,10 @@ class SparkCluster:
         """What is known of Spark's query since it was started: its identity, and the settings made in its session."""
         self._entry: tuple[int, str] | None = None
         """The newest batch in Spark's log, once it was read."""
+
+    def rereading(self, name: str) -> Rereading | None:
+        """A stream as this process can read it again, if it can."""
+        return self.sources.readings.get(name) or self.sources.connected.get(name)
 
     def begin(self, log: SparkLog) -> None:
         """Goes on with a query of Spark's that is about to start on a log."""

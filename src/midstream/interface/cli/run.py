@@ -238,6 +238,7 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
             replace=replace,
             incomplete=query.incomplete,
             since=query.since,
+            backfill_rate=query.backfill_rate,
         )
         if query.sink is not None:
             session.sink(query.name, query.sink.made(query.name))

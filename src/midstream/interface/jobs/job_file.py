@@ -68,6 +68,7 @@ class QuerySection:
     on_error: OnError | None = None
     incomplete: Incomplete = "emit"
     since: str | int = "now"
+    backfill_rate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +347,7 @@ def _query(name: str, top: Section, folder: Path, usual: Policy, times: Mapping[
         cast(OnError, entry.choice("on_error", "")) or None,
         cast(Incomplete, entry.choice("incomplete", "emit")),
         since="now" if (since := entry.optional("since")) is None else since,
+        backfill_rate=_positive(entry, "backfill_rate", None),
     )
 
 

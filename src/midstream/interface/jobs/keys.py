@@ -108,6 +108,9 @@ QUERY_KEYS: Mapping[str, Key] = {
         (str, int),
         'From when on a new query answers: "now" (the default), "retained" (as rows are kept) or an instant.',
     ),
+    "backfill_rate": Key(
+        NUMBER, "How many rows a batch reads again from sources for windows that lack rows; not at all by default."
+    ),
 }
 
 FUNCTION_KEYS: Mapping[str, Key] = {

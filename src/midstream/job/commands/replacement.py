@@ -41,7 +41,7 @@ def replacement(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
     # Of a query that is behind those who keep the rows, what these have forgotten is missing until it has caught up.
     registers = {} if job.manifest is None else job.manifest.streams.registers
     behind = first.new.reached(registers) + 1 < first.verdict.start and command.incomplete == "emit"
-    paced = paced and not behind
+    paced = bool(first.new.begins.again) or (paced and not behind)
     return {**first.to_json(), "paced": paced, "readers": [reader.to_json() for reader in readers]}
 
 
@@ -51,7 +51,11 @@ def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replac
     cql = with_queries(command.cql, catalog.queries, catalog.streams)
     text = Text(old.name, cql, parse(cql, catalog), command.plan, old.emit_every, old.share, begins)
     rewording = Rewording(job, Adding(job, catalog.functions), catalog)
-    return rewording.changes(rewording.with_readers(text))
+    texts = rewording.with_readers(text)
+    if command.backfill_rate is not None and (command.verify is not None or len(texts) > 1):
+        why = "it is verified" if command.verify is not None else f"query {texts[1].name} reads it and changes with it"
+        raise JobError(f"query {old.name} cannot be filled from its sources: {why}", hint="leave backfill_rate out")
+    return rewording.changes(texts, command.backfill_rate)
 
 
 def shadow_by(job: Job, command: ReplaceQuery, changes: Sequence[Replacement], catalog: Catalog) -> ShadowText | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,10 @@ from midstream.errors import JobError, MidstreamError, QueryError
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.events import QueryReplaced, QueryWithdrawn
 from midstream.job.job import Job
+from midstream.job.queries.backfill import Backfill
+from midstream.job.queries.completeness import COMPLETE
 from midstream.job.queries.declared import added_columns, as_known, more_columns
+from midstream.job.queries.derived_windows import is_derivable
 from midstream.job.queries.replacing import (
     emits_alike,
     name_of_old,
@@ -26,7 +29,8 @@ from midstream.job.queries.replacing import (
     with_name_free,
 )
 from midstream.job.queries.running_query import NOW, Beginning, Cutting, RunningQuery
-from midstream.job.queries.verdict import Verdict
+from midstream.job.queries.verdict import Verdict, with_source
+from midstream.job.task.results import result_table
 from midstream.language import parse
 from midstream.language.over_queries import redefined
 from midstream.optimizer.plans import Plan, plan_query
@@ -131,8 +135,11 @@ class Rewording:
             ) from error
         return Text(query.name, cql, relation, None, query.emit_every, query.share, changed.begins)
 
-    def changes(self, texts: Sequence[Text]) -> list[Replacement]:
-        """What putting texts in the places of queries would do, as one change; if one of them is refused, all are."""
+    def changes(self, texts: Sequence[Text], rate: int | None = None) -> list[Replacement]:
+        """What putting texts in the places of queries would do, as one change; if one of them is refused, all are.
+
+        With a `rate` a window for which nobody keeps all rows is filled from the source, so many rows a batch.
+        """
         freed, queries = self.job.manifest, dict(self.job.queries)
         begun = list[tuple[Text, str]]()
         for text in texts:
@@ -142,21 +149,48 @@ class Rewording:
             self._require_rest(freed, text.name, entry)
             old, aside = self._old(text.name, entry), name_of_old(freed, text.name)
             queries[text.name] = new = self._fresh(text, old)
+            self.job.deliveries.require_types(text.name, result_table(new.plan, None).schema)
             if old is not None:
                 queries[aside] = old.called(aside)
             freed = with_name_free(freed, text.name, text.cql, new.plan.text)
             begun.append((text, aside))
         assert freed is not None
-        apart, costs = self.job.state.routing.apart, self.job.watchers.constants
         return [
-            Replacement(text, queries[text.name], aside, freed, Verdict.of(freed, queries, text.name, apart, costs))
+            Replacement(text, new, aside, freed, verdict)
             for text, aside in begun
+            for new, verdict in [self._beginning(freed, queries, text.name, rate)]
         ]
 
+    def _beginning(
+        self, freed: Manifest, queries: Mapping[str, RunningQuery], name: str, rate: int | None
+    ) -> tuple[RunningQuery, Verdict]:
+        """A query as it begins: with what others keep, or if it is complete sooner then, filled from sources, too."""
+        apart, costs = self.job.state.routing.apart, self.job.watchers.constants
+        plain, new, streams = Verdict.of(freed, queries, name, apart, costs), queries[name], self.job.cluster.rereading
+        if plain.complete == COMPLETE and not new.begins.withhold:
+            return new, plain
+        if rate is None:
+            readable = [s.stream for s in new.sources if streams(s.stream.name) is not None and is_derivable(new)]
+            return new, plain.because({stream.alias: "with a backfill_rate its source is read" for stream in readable})
+        found = Backfill.of(new, self.job.files, freed, streams)
+        filled = with_source(freed, queries, name, found, rate, apart)
+        old = {alias: rows for alias, (_, rows) in found.windows.items()}
+        verdict = Verdict.of(freed, {**queries, name: filled}, name, apart, costs, old)
+        return (filled, verdict) if verdict.whole_at < plain.whole_at else (new, plain.because(found.why))
+
     def _require_rest(self, manifest: Manifest, name: str, entry: QueryEntry) -> None:
-        running = self.job.queries.get(name)
-        verifying = name in self.job.state.verifications.by_query
-        if verifying or name in manifest.migration or (running is not None and running.migration is not None):
+        running, changing = self.job.queries.get(name), self.job.state.verifications.by_query.get(name)
+        if changing is not None and changing.shadow is not None:
+            raise JobError(
+                f"query {name} is being replaced already",
+                detail=f"its new text is: {changing.shadow.cql}",
+                hint=f"wait until that has taken its place, or cancel it: midstream migrate CHECKPOINT {name} --cancel",
+            )
+        if (
+            changing is not None
+            or name in manifest.migration
+            or (running is not None and running.migration is not None)
+        ):
             raise JobError(
                 f"query {name} has another text than in the checkpoint, and it is migrating",
                 detail=f"there it is: {entry.cql}",

@@ -201,14 +201,14 @@ def _migrating_locally(state: JobState, query: RunningQuery, asked: MigrationAsk
     return replace(query, local={**query.local, **begun})
 
 
-def cancel_migration(state: JobState, name: str) -> None:
+def cancel_migration(state: JobState, name: str, why: str = "") -> None:
     """Goes back to the old plan with the next batch."""
     query = state.queries[name]
-    require_at_work(state, name)
     verified = state.verifications.forget(name, state.queries)
     if verified is not None:
-        state.cancelled.setdefault(name, []).append(verified)
+        state.cancelled.setdefault(name, []).append({**verified, **({"why": why} if why else {})})
         return
+    require_at_work(state, name)
     migrating = {slot: own for slot, own in query.local.items() if own.migration is not None}
     if migrating:
         local = {slot: _cancelled(state, name, own) for slot, own in migrating.items()}

@@ -91,6 +91,13 @@ class Deliveries:
         for record in self._records(query):
             _warn_of_replaced(record, files, manifest)
 
+    def require_types(self, query: str, schema: pa.Schema) -> None:
+        """Refuses columns for a query that the target of one of its sinks has had with other types."""
+        known = {} if self.ledger is None else self.ledger.sinks
+        for of, name, sink in self._declared():
+            if of == query and (of, name) in known and _keeps_types(sink):
+                require_types(name, query, known[of, name].columns, schema)
+
     def deliver(
         self, files: Files, manifest: Manifest | None, released: Released, may_write: Callable[[], None], epoch: int
     ) -> None:
@@ -226,7 +233,7 @@ def _give(
     columns = {column.name: str(column.type) for column in schema}
     aside = _Aside(ledger.files, record.sink)
     if is_told(sink):
-        if getattr(sink, "keeps_types", hasattr(sink, "last")):
+        if _keeps_types(sink):
             require_types(record.sink, record.query, record.columns, schema)
         results = arrow(results) if hasattr(sink, "last") and not hasattr(sink, "deliver") else results
         origin = ledger.origin
@@ -257,6 +264,11 @@ class _Aside:
             "sink %s does not take %d of the results of query %s, which midstream dead %s shows: %s",
             *(self.sink, len(rows), delivery.query, self.files.uri, refused[0].reason),
         )
+
+
+def _keeps_types(sink: Any) -> bool:
+    """Whether a sink's target has columns of a type."""
+    return is_told(sink) and bool(getattr(sink, "keeps_types", hasattr(sink, "last")))
 
 
 def is_told(sink: Any) -> bool:

@@ -8,7 +8,7 @@ that came before has left every window.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,6 +137,16 @@ def whole_at(query: RunningQuery, before: Manifest | None, kept: Sequence[Record
             ends.append(end_of(source, latest[source.stream.name]))
     known = [INFINITY if one.whole_at is None else one.whole_at for one in kept if one.lacks_rows]
     return min(max(ends), max(known, default=INFINITY))
+
+
+def lacking_rows(
+    before: Manifest | None, queries: Mapping[str, RunningQuery], changing: Collection[str]
+) -> Iterator[RunningQuery]:
+    """The queries that have begun and lack rows that came before; without those that are changing."""
+    for name, query in queries.items():
+        sharing = None if before is None or name in changing else before.account(name).sharing
+        if sharing is not None and Record.from_json(sharing).lacks_rows:
+            yield query
 
 
 def tell_of_started(manifest: Manifest) -> None:

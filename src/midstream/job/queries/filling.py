@@ -3,13 +3,14 @@
 Rows that others keep are immutable segments; the manifest names what of them the new query has yet to be given. With
 each batch the next range of hashes of all of them goes through the query's plan, about as many rows as are wanted. A
 snapshot depends only on what is valid in it, and operators do not depend on the order in which rows come that are still
-valid: after the last range the query holds what it would hold if all had come at once.
+valid: after the last range the query holds what it would hold if all had come at once. Rows that only the source of a
+stream still has are read again, some at a time (`backfill.py`), and are then among those that the query has yet to get.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 from zlib import crc32
@@ -26,6 +27,9 @@ Kept = Mapping[int, BySlot]
 
 Ranges = dict[int, dict[int, list[SegmentEntry]]]
 """Parts of segments, by fragment and slot."""
+
+Spans = Mapping[str, Sequence[Any]]
+"""Rows of a source, by partition: those from one position up to another."""
 
 
 LONGEST = 1.7
@@ -107,7 +111,10 @@ class Lying:
 
 @dataclass(frozen=True, slots=True)
 class FilledWindow:
-    """A window that is being filled from rows that a query `of` others kept when it began."""
+    """A window that is being filled from rows that a query `of` others kept when it began.
+
+    One that is filled from a source is of the stream; `unread` is what has yet to be read again of it.
+    """
 
     alias: str
     of: str
@@ -115,6 +122,7 @@ class FilledWindow:
     in_place: bool
     key: tuple[str, ...] | None
     everywhere: bool
+    unread: Spans = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,13 @@ class WindowFilling:
     windows: tuple[FilledWindow, ...]
     given: FilledPortion | None = None
     """What was given with the last batch."""
+    rate: int | None = None
+    """How many rows are given with a batch, at most; None: as many as its time permits."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether rows have yet to be read again."""
+        return any(window.unread for window in self.windows)
 
     @property
     def movable(self) -> bool:
@@ -136,7 +151,7 @@ class WindowFilling:
         """What a manifest said."""
         windows = [{**one, "key": None if one["key"] is None else tuple(one["key"])} for one in stored["windows"]]
         given = None if stored["given"] is None else FilledPortion(**stored["given"])
-        return WindowFilling(stored["dealt"], tuple(FilledWindow(**one) for one in windows), given)
+        return WindowFilling(stored["dealt"], tuple(FilledWindow(**one) for one in windows), given, stored["rate"])
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says."""
@@ -151,6 +166,8 @@ class WindowFilling:
         if slots.shared or slots.doubled is not None:
             return begun, [], _within(kept, 0, ALL_HASHES)
         portion = pace.portion(self.given) if self.movable else None
+        if portion is not None and self.rate is not None:
+            portion = replace(portion, rows=min(portion.rows, self.rate))
         begun = replace(begun, given=portion)
         sending, rest = parted(kept, None if portion is None else portion.rows)
         moved, found = _dealing(slots) != begun.dealt, []

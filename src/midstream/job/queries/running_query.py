@@ -14,6 +14,7 @@ from midstream.checkpoint.names import lane_name
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves, sorted_by_group
 from midstream.distribution.stages import cut
+from midstream.job.queries.filling import FilledWindow
 from midstream.job.task.ingest import reached
 from midstream.job.task.lanes import COMING, LEAVING, STAYING, TARGET
 from midstream.job.task.reports import FragmentReport
@@ -198,6 +199,10 @@ class Beginning:
     since: int = INFINITY
     paced: bool = False
     """Whether its windows are filled over several batches; until another query takes it over, nobody hears it."""
+    again: tuple[FilledWindow, ...] = ()
+    """The windows that are filled from sources, if it is paced."""
+    rate: int | None = None
+    """How many rows it is given with a batch, at most, while its windows are filled."""
 
 
 NOW = Beginning()

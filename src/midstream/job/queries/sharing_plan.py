@@ -59,9 +59,8 @@ class SharingPlan:
         self.filled: set[str] = set()
         self.rest: dict[str, Ranges] = {}
         """What queries that are being filled have yet to be given, by the names of lanes."""
-        for name, query in self.queries.items():
-            if name in self._stored:
-                self.records[name] = self._known(query)
+        stored = self._stored
+        self.records |= {name: self._known(query) for name, query in self.queries.items() if name in stored}
         for name, query in self.queries.items():
             if name not in self.records:
                 self.records[name] = self._begun(query)
@@ -107,7 +106,7 @@ class SharingPlan:
         if query.name in self.before.queries:
             return Record(dict.fromkeys(aliases, self.batch_id), own=True, whole_at=self._whole_at(query))
         if query.begins.paced:
-            return self._begin_to_fill(query, self._derivable(query, ()))
+            return self._begin_to_fill(query)
         since, partners = dict[str, int](), dict[str, None]()
         start, shares = self.frontiers[query.name], query.share and query.migration is None
         if shares and (reached := self._reach_back(query, since, partners)) is not None:
@@ -117,10 +116,9 @@ class SharingPlan:
             start = max([start, *self._take_over_windows(query, since, partners)])
             start = max([start, *self._derive_windows(query, since, partners)])
         inherited = dict(sorted(since.items()))
-        if inherited and start > BEGINNING and isinstance(query.plan.query, ToStream):
-            # What changed at an instant shows only to those who also know the instant before.
-            start = min(start + 1, INFINITY)
-        start = max(start, answered_to(self.before, query.name, BEGINNING))
+        # What changed at an instant shows only to those who also know the instant before.
+        known = min(changes_from(start, query.plan.query), INFINITY) if inherited else start
+        start = max(known, answered_to(self.before, query.name, BEGINNING))
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
         whole = self._whole_at(query, partners if inherited.keys() == aliases else ())
         record = Record(since, start, whole, not shares, inherited, tuple(partners))
@@ -128,12 +126,14 @@ class SharingPlan:
             return replace(record, start=max(start, changes_from(record.whole_at, query.plan.query)))
         return record
 
-    def _begin_to_fill(self, query: RunningQuery, found: Sequence[DerivedWindow]) -> Record:
-        """The record of a query that nobody hears, and that begins to be given rows that others keep."""
-        since = {source.stream.alias: self.batch_id for source in query.sources}
+    def _begin_to_fill(self, query: RunningQuery) -> Record:
+        """The record of a query that nobody hears, and that begins to be given rows that others or sources keep."""
+        begins, whole = query.begins, {window.alias: ALWAYS for window in query.begins.again}
+        since = {source.stream.alias: self.batch_id for source in query.sources} | whole
+        found = self._derivable(query, whole)
         record = Record(since | {f.rows.alias: f.begun for f in found}, INFINITY, self._whole_at(query), True)
-        kept = {number: window.lying.held for number, window in enumerate(found)}
-        return self._fill(query, record, WindowFilling("", tuple(window.filled for window in found)), kept)
+        filling = WindowFilling("", (*(f.filled for f in found), *begins.again), rate=begins.rate)
+        return self._fill(query, record, filling, {number: f.lying.held for number, f in enumerate(found)})
 
     def _fill(self, query: RunningQuery, record: Record, filling: WindowFilling, kept: Kept) -> Record:
         assert self.before is not None
@@ -141,7 +141,7 @@ class SharingPlan:
         self.derived += given
         self.filled.add(query.name)
         self.rest.update({lane_name(query.name, KEPT): rest} if rest else {})
-        return replace(record, own=True, filling=filling.to_json() if rest else {})
+        return replace(record, own=True, filling=filling.to_json() if rest or filling.unread else {})
 
     def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Fingerprint, Record]]:
         """The queries that a new one can start from; what came with it in this batch has nothing yet."""
@@ -216,8 +216,8 @@ class SharingPlan:
 
     def _answers_back(self, name: str) -> bool:
         """Whether a new query answers for instants that have passed: it begins apart, from the beginning."""
-        start = self.start(name) - isinstance(self.queries[name].plan.query, ToStream)
-        return self.is_fresh(name) and start < self.frontiers[name]
+        now = changes_from(self.frontiers[name], self.queries[name].plan.query)
+        return self.is_fresh(name) and self.start(name) < now
 
     def _wanted_since(self, query: RunningQuery) -> int:
         """From when on a query is to know: as asked, and unless it runs by parts of others, as the old one ended."""

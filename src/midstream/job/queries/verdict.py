@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from midstream.algebra.time import BEGINNING, plural, size
+from midstream.algebra.time import BEGINNING, INFINITY, plural, size
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.queries.completeness import COMPLETE
-from midstream.job.queries.derived_windows import is_derivable, why_empty
+from midstream.job.queries.backfill import Backfill, OldRows
+from midstream.job.queries.completeness import ALWAYS, COMPLETE, changes_from
+from midstream.job.queries.derived_windows import derived_windows, is_derivable, why_empty
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
+from midstream.job.queries.succession import answered_to
 from midstream.job.task.works import BySlot
 from midstream.optimizer.cost import Constants
 
@@ -22,21 +24,27 @@ LOCAL = Constants()
 class WindowVerdict:
     """What the window of a stream starts with.
 
-    It is `kept` if another query has the same, `derived` if its content follows from rows that another one keeps, and
-    `empty` if not, and `why`. `rows` and `bytes` are what has to be read of them.
+    It is `kept` if another query has the same, `derived` if its content follows from rows that another one keeps,
+    `backfilled` if they are read again from the source, and `empty` if not, and `why`. `rows` and `bytes` are what has
+    to be read of them, and `batches` how many that takes at least where a rate is given.
     """
 
     alias: str
     window: str
-    how: Literal["kept", "derived", "empty"]
+    how: Literal["kept", "derived", "backfilled", "empty"]
     of: str = ""
     rows: int = 0
     bytes: int = 0
     why: str = ""
+    batches: int = 0
 
     def __str__(self) -> str:
         if self.how == "empty":
             return f"{self.window} starts empty: {self.why}"
+        if self.how == "backfilled":
+            read = f"{plural(self.rows, 'row')} ({size(self.bytes)})"
+            over = plural(self.batches, "batch", "batches")
+            return f"{self.window} is backfilled from the source of stream {self.of}, about {read}, over {over} or more"
         read = f", {plural(self.rows, 'row')} ({size(self.bytes)}) to read" if self.rows else ""
         return f"{self.window} is {self.how} from query {self.of}{read}"
 
@@ -62,15 +70,35 @@ class Verdict:
         name: str,
         apart: Collection[str] = (),
         costs: Constants = LOCAL,
+        old: Mapping[str, OldRows] | None = None,
     ) -> Verdict:
-        """What one of some queries would start with if the next batch were run with them after a manifest."""
-        registers = before.streams.registers
-        frontiers = {n: max(before.advanced_to.get(n, BEGINNING), q.reached(registers)) for n, q in queries.items()}
-        plan, query = SharingPlan(before.batch_id + 1, before, queries, frontiers, apart=apart), queries[name]
-        record, windows = plan.records[name], tuple(_windows(plan, query, before))
+        """What one of some queries would start with if the next batch were run with them after a manifest.
+
+        `old` is what is known of rows that it is filled with from sources, by alias.
+        """
+        plan, query = _plan(before, queries, apart), queries[name]
+        if query.begins.paced:  # it is heard once it is filled, as if it had begun with all rows
+            heard = changes_from(plan.frontiers[name], query.plan.query)
+            start = max(heard, answered_to(before, name, BEGINNING))
+            plan.records[name] = replace(plan.records[name], start=start)
+        record, windows = plan.records[name], tuple(_windows(plan, query, before, old or {}))
         told = plan.completeness(name)
         seconds = sum(window.rows for window in windows) * (costs.row + costs.probe + costs.insert) / costs.second
         return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds)
+
+    @property
+    def whole_at(self) -> int:
+        """From which instant on nothing is missing."""
+        never = BEGINNING if self.complete == COMPLETE else INFINITY
+        return never if self.complete_from is None else self.complete_from
+
+    def because(self, why: Mapping[str, str]) -> Verdict:
+        """The verdict that says why windows are not filled from sources, by alias."""
+        told = [
+            replace(w, why=f"{w.why}; {why[w.alias]}") if w.how == "empty" and w.alias in why else w
+            for w in self.windows
+        ]
+        return replace(self, windows=tuple(told))
 
     @property
     def ever_complete(self) -> bool:
@@ -87,13 +115,45 @@ class Verdict:
         return "; ".join([*map(str, self.windows), self.complete])
 
 
-def _windows(plan: SharingPlan, query: RunningQuery, before: Manifest) -> list[WindowVerdict]:
-    record = plan.records[query.name]
+def _plan(before: Manifest, queries: Mapping[str, RunningQuery], apart: Collection[str]) -> SharingPlan:
+    registers = before.streams.registers
+    frontiers = {n: max(before.advanced_to.get(n, BEGINNING), q.reached(registers)) for n, q in queries.items()}
+    return SharingPlan(before.batch_id + 1, before, queries, frontiers, apart=apart)
+
+
+def with_source(
+    before: Manifest,
+    queries: Mapping[str, RunningQuery],
+    name: str,
+    found: Backfill,
+    rate: int,
+    apart: Collection[str] = (),
+) -> RunningQuery:
+    """A query with those of its windows filled from sources for which nobody keeps all rows."""
+    plan, query = _plan(before, queries, apart), queries[name]
+    kept = {
+        window.rows.alias
+        for window in derived_windows(query, (), plan.kept_by_others(query), before)
+        if window.begun == ALWAYS and before.advanced_to.get(window.rows.of, BEGINNING) <= plan.frontiers[name]
+    }
+    again = tuple(window for alias, (window, _) in found.windows.items() if alias not in kept)
+    return replace(query, begins=replace(query.begins, paced=True, again=again, rate=rate))
+
+
+def _windows(
+    plan: SharingPlan, query: RunningQuery, before: Manifest, old: Mapping[str, OldRows]
+) -> list[WindowVerdict]:
+    record, again = plan.records[query.name], {window.alias: window.of for window in query.begins.again}
     derived = {d.alias: d for d in plan.derived if d.query == query.name}
     found: dict[str, WindowVerdict] = {}
     for source in query.sources:
         alias, window = source.stream.alias, source.label.removeprefix("Source ")
-        if (start := derived.get(alias)) is not None:
+        if alias in again:
+            rows, batches = old[alias].rows, -(-old[alias].rows // (query.begins.rate or 1))
+            found[alias] = WindowVerdict(
+                alias, window, "backfilled", again[alias], rows, old[alias].bytes, batches=max(1, batches)
+            )
+        elif (start := derived.get(alias)) is not None:
             found[alias] = WindowVerdict(alias, window, "derived", _text_of(start.of), *_size(start.segments))
         elif alias in record.inherited:
             found[alias] = WindowVerdict(alias, window, "kept", ", ".join(map(_text_of, record.shares)))

@@ -25,11 +25,14 @@ from midstream.api import plans, reference
 from midstream.checkpoint.commands import CancelMigration, ReplaceQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
+from midstream.cluster.simulated.cluster import OnDemandBackend, SimulatedSource
 from midstream.errors import JobError, MidstreamError, MigrationError
+from midstream.job.ending import release
 from midstream.job.queries import filling
 from midstream.job.queries.completeness import COMPLETE
 from midstream.lab.fuzz.changes import Change, ticks_of
 from midstream.lab.fuzz.drives import SCHEDULES
+from midstream.lab.fuzz.streams import StreamSpec
 from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
 from midstream.migration.registry import STRATEGIES
 
@@ -61,16 +64,22 @@ class ChangedJob:
         self._open()
 
     def _open(self) -> None:
-        self.session = CheckpointSession(None, checkpoint=str(self.folder), on="local", slots=self._slots())
+        self.session = self._session()
         for stream in self.change.streams:
             lateness = stream.time.duration(self.change.lateness)
             self.session.stream(
-                stream.name, stream.schema, lateness=int(lateness) if lateness.isdecimal() else lateness
+                stream.name, self._source(stream), lateness=int(lateness) if lateness.isdecimal() else lateness
             )
         for name, cql in self.change.kept.items():
             self.session.query(name, cql)
         self.session.query("q", self.declared)
         self.session.start()
+
+    def _session(self) -> CheckpointSession:
+        return CheckpointSession(None, checkpoint=str(self.folder), on="local", slots=self._slots())
+
+    def _source(self, stream: StreamSpec) -> Any:
+        return stream.schema
 
     def _slots(self) -> int | None:
         return None if self.asked else self.random.randint(1, 3)
@@ -96,10 +105,14 @@ class ChangedJob:
         if verify:
             self.options["verify"] = self.change.streams[0].time.duration(VERIFIED)
         try:
-            carry_out(self.session, ReplaceQuery("q", self.change.new, **self.options))
+            told = carry_out(self.session, self._replacement())
             self.counts["verified" if verify else "changed"] += 1
+            self.counts.update(window["how"] for window in told["windows"])
         except MidstreamError as refused:
             self.counts[f"refused: {refused.message}"] += 1
+
+    def _replacement(self) -> ReplaceQuery:
+        return ReplaceQuery("q", self.change.new, **self.options)
 
     def _event(self, event: str) -> None:
         session, random = self.session, self.random
@@ -137,11 +150,42 @@ class ChangedJob:
             raise Crash
 
         with patch.object(self.session._job.store, "commit", gone), suppress(Crash):
-            self.session.push({})
+            self._push({})
         self._reopen()
 
 
-def wrong_after_change(change: Change, random: Random, counts: Counter[str]) -> str | None:
+@dataclass(slots=True)
+class ReadJob(ChangedJob):
+    """A job whose streams are read from files, which are there when its query is changed."""
+
+    sources: dict[str, SimulatedSource] = field(default_factory=dict)
+
+    def _session(self) -> CheckpointSession:
+        return CheckpointSession(None, checkpoint=str(self.folder), on=OnDemandBackend, slots=self._slots())
+
+    def _source(self, stream: StreamSpec) -> SimulatedSource:
+        return self.sources.setdefault(stream.name, SimulatedSource(stream.schema, None))
+
+    def _replacement(self) -> ReplaceQuery:
+        self.options["backfill_rate"] = None if "verify" in self.options else self.random.choice([3, 10, 1000])
+        return ReplaceQuery("q", self.change.new, **self.options)
+
+    def _push(self, batch: Mapping[str, pa.Table]) -> None:
+        for name, rows in batch.items():
+            files = self.sources[name].files
+            files[f"{len(files)}"] = rows
+        if not self._taken():
+            release(self.session._job)
+
+    def _taken(self) -> bool:
+        backend = self.session._backend
+        assert isinstance(backend, OnDemandBackend)
+        return backend.take(self.session._job)
+
+
+def wrong_after_change(
+    change: Change, random: Random, counts: Counter[str], kind: type[ChangedJob] = ChangedJob
+) -> str | None:
     """What is wrong with the results of a job whose query is changed, if anything is."""
     share = random.choice([0, 0, SHARE])
     with (
@@ -149,7 +193,7 @@ def wrong_after_change(change: Change, random: Random, counts: Counter[str]) -> 
         patch.object(filling, "LEAST_WORK", LEAST_WORK if share else random.choice([4, 12])),
         patch.object(filling, "SHARE", share),
     ):
-        job = ChangedJob(change, random, Path(folder))
+        job = kind(change, random, Path(folder))
         try:
             job.run()
             return _judged(job)
