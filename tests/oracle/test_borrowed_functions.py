@@ -75,6 +75,8 @@ CALLS: dict[str, str] = {
     **{f"date_part('{unit}', z)": "" for unit in ("year", "month", "week", "dow", "hour", "minute")},
     **{f"l {sign} [1, 2]": "" for sign in ("=", "<", "<=", ">", ">=")},
     "range(i)": "",
+    "greatest(l, [1, 5])": "",
+    "least(l, [1, 5])": "",
     "list_distinct(l)": "list_filter(l, lambda e, i: list_position(l, e) = i)",
     "plus(d, 3)": "(d + 3)",
     "minus(d, 3)": "(d - 3)",

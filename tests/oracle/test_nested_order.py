@@ -30,6 +30,8 @@ ROWS = pa.table(
         "SELECT l, row_number() OVER (ORDER BY l) AS n FROM t",
         "SELECT s, rank() OVER (ORDER BY s) AS n, lag(s) OVER (ORDER BY s) AS before FROM t",
         "SELECT DISTINCT ON (k) k, l FROM t ORDER BY k, l",
+        "SELECT l FROM t WHERE l >= ALL (SELECT l FROM t WHERE l IS NOT NULL)",
+        "SELECT l FROM t WHERE l < ANY (SELECT l FROM t)",
         "SELECT list(k ORDER BY l) AS them FROM t",
         "SELECT list(l ORDER BY l DESC NULLS LAST) AS them FROM t",
         "SELECT k, first(l ORDER BY l) AS least, last(l ORDER BY l) AS most FROM t GROUP BY k",
@@ -62,3 +64,16 @@ def test_a_stream_whose_time_has_another_name_in_from_has_its_window() -> None:
     stream = {"A": pa.table({"ts": [1, 2], "k": [3, 4]})}
     renamed, plain = "SELECT b FROM A [RANGE 5] AS x(a, b)", "SELECT k AS b FROM A [RANGE 5]"
     assert ms.snapshot_equal(ms.run(renamed, stream), ms.reference(plain, stream))
+
+
+@pytest.mark.parametrize("aggregate", ["array_agg", "first", "last", "any_value"])
+def test_durations_are_gathered(aggregate: str) -> None:
+    stream = {"A": pa.table({"ts": [1, 2], "v": pa.array([5, 3], pa.duration("us"))})}
+    query = f"SELECT {aggregate}(v) AS it FROM A [RANGE 5]"
+    assert ms.snapshot_equal(ms.run(query, stream), ms.reference(query, stream))
+
+
+def test_a_value_that_duckdb_does_not_know_is_refused() -> None:
+    stream = {"A": pa.table({"ts": [1], "v": pa.array([1], pa.decimal256(50, 2))})}
+    with pytest.raises(ms.QueryError, match="array_agg does not take"):
+        ms.run("SELECT array_agg(v) AS it FROM A [RANGE 5]", stream)

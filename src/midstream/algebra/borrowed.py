@@ -168,6 +168,8 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
     "as_json": ("{0}::JSON",),
     "packed": ("to_json({0})::VARCHAR",),
     "nested_equal": ("({0} = {1})",),
+    "nested_greatest": ("greatest({*})",),
+    "nested_least": ("least({*})",),
     "nested_less": ("({0} < {1})",),
     "nested_at_most": ("({0} <= {1})",),
     "nested_greater": ("({0} > {1})",),
@@ -250,6 +252,7 @@ BORROWED: Mapping[str, tuple[str, ...]] = _Templates(_BY_NAME)
 
 OVERLOADS: Mapping[str, str] = {
     "length": "array_length",
+    **{name: f"nested_{name}" for name in ("greatest", "least")},
     "contains": "list_contains",
     "concat": "list_concat",
     "||": "joined",

@@ -45,9 +45,9 @@ def run(query: str, rows: pa.Table | None, what: str) -> pa.Table:
     import duckdb
 
     connection = _connection(_zone(rows.schema.types if rows is not None else ()))
-    if rows is not None:
-        connection.register("given", rows)
     try:
+        if rows is not None:
+            connection.register("given", rows)
         return connection.sql(query).to_arrow_table()
     except duckdb.Error as problem:
         raise InputError(f"cannot compute {what}", detail=str(problem).partition("\n")[0]) from None
@@ -63,8 +63,8 @@ def type_of(sql: str, types: tuple[pa.DataType, ...]) -> pa.DataType:
 
     fields = [pa.field(column_name(i), type_) for i, type_ in enumerate(types)] or [pa.field("nothing", pa.int64())]
     connection = _connection(_zone(types))
-    connection.register("given", pa.schema(fields).empty_table())
     try:
+        connection.register("given", pa.schema(fields).empty_table())
         return settled(connection.sql(f"SELECT {sql} AS r FROM given").to_arrow_table().schema.field("r").type)
     except duckdb.Error as problem:
         raise QueryError(str(problem)) from None

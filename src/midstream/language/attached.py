@@ -43,6 +43,7 @@ from midstream.language.dependent import (
     require_own,
 )
 from midstream.language.items import bind_items
+from midstream.language.nested import extreme
 from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
@@ -121,7 +122,7 @@ class Attachments:
         """Whether a comparison holds for any or for all values of a sub-query: for their least or greatest."""
         inside, subject = self._inside(around, node.expression.this.this), around.bind(node.this)
         value = self._output(inside, node)
-        extremes = [NamedAggregate(e, AggregateCall(e, (value,), value.type)) for e in ("min", "max")]
+        extremes = [NamedAggregate(e, extreme(e, value)) for e in ("min", "max")]
         found = self._attach(around, inside, [_count("size"), _count("known", value), *extremes], node)
         least, most = (around.call(operator, [subject, found[e]], [node, node], node) for e in ("min", "max"))
         if operator in ("=", "<>"):

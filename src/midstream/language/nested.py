@@ -20,6 +20,13 @@ def told_apart(value: Expression) -> Expression:
     return Call("packed", (value,), TEXT) if is_nested(value.type) else value
 
 
+def extreme(which: str, value: Expression) -> AggregateCall:
+    """The least or the greatest of several values."""
+    if is_nested(value.type):
+        return borrow_aggregate(f"nested_{which}", [value], [], False)
+    return AggregateCall(which, (value,), value.type)
+
+
 def any_of(value: Expression) -> AggregateCall:
     """Any of several equal values."""
     return borrow_aggregate("any_value", [value], [], False)
