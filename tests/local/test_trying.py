@@ -193,6 +193,22 @@ def test_cost_constants_are_corrected_by_what_a_trial_has_measured(tmp_path, mon
     assert not ms.open(str(tmp_path / "c")).manifest.settings.costs
 
 
+def test_a_running_job_is_corrected_by_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr("midstream.adaptation.cost_corrections.LEAST_ROWS", 10)
+    session = worked(tmp_path)
+    (tmp_path / "job.toml").write_text(JOB.format(join=JOIN, counts=COUNTS).replace('"local"', '"local"\nslots = 1'))
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    command = ["try", str(tmp_path / "c"), str(tmp_path / "job.toml"), "--batches", "4", "--json"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["after"]["slots"] == 1 and session._job.state.settings.costs["factors"] == told["factors"]
+    session.push("A", [{"k": 1, "v": 1, "x": 1, "ts": 61}])
+    session.stop()
+    assert ms.open(str(tmp_path / "c")).manifest.settings.costs["trials"] == 1
+
+
 def test_too_few_rows_correct_nothing(tmp_path):
     session = worked(tmp_path)
     assert session.try_(last=4).factors is None and not session._job.state.settings.costs

@@ -8,9 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.job.test_replacing import clipped
-from tests.local.test_trying import COUNTS, JOIN, worked
+from tests.local.test_trying import COUNTS, JOB, JOIN, worked
+from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.interface.cli.app import app
 
 
 @pytest.mark.slow
@@ -31,3 +33,15 @@ def test_a_change_is_tried_on_spark(spark: Any, tmp_path: Path) -> None:
     assert found.batches == 2 and found.on == "spark" and found.rows == {"A": 10, "B": 10}
     assert found.differences["join"] and not found.differences["counts"]
     assert found.after.queries["join"]["probed"] == 20 and found.after.seconds["job"] > 0
+
+
+@pytest.mark.slow
+def test_a_job_file_is_tried_on_spark_by_command(spark: Any, tmp_path: Path) -> None:
+    worked(tmp_path).stop()
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    (tmp_path / "job.toml").write_text(JOB.format(join=JOIN, counts=COUNTS).replace('"local"', '"spark"\nslots = 1'))
+    command = ["try", str(tmp_path / "c"), str(tmp_path / "job.toml"), "--batches", "2", "--on", "spark"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "2 batches with 20 rows on Spark" in done.stdout and done.stdout.count("results are the same") == 3

@@ -22,7 +22,7 @@ import pyarrow as pa
 from midstream.algebra.snapshots import snapshot_equal
 from midstream.algebra.time import BEGINNING
 from midstream.api import plans, reference
-from midstream.checkpoint.commands import CancelMigration, ReplaceQuery
+from midstream.checkpoint.commands import CancelMigration, ReplaceQuery, SwitchQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
 from midstream.cluster.simulated.cluster import OnDemandBackend, SimulatedSource
@@ -91,7 +91,8 @@ class ChangedJob:
             if number == at:
                 self._change()
             elif number:
-                self._event(self.random.choice(EVENTS))
+                waits = self.options.get("then") == "wait"
+                self._event(self.random.choice((*EVENTS, *["switch"] * 8) if waits else EVENTS))
             self._push(batch)
         self.session.finish()
 
@@ -104,6 +105,7 @@ class ChangedJob:
         self.options = {"incomplete": self.random.choice(["emit", "withhold"])}
         if verify:
             self.options["verify"] = self.change.streams[0].time.duration(VERIFIED)
+            self.options["then"] = self.random.choice(["switch", "wait"])
         try:
             told = carry_out(self.session, self._replacement())
             self.counts["verified" if verify else "changed"] += 1
@@ -132,6 +134,8 @@ class ChangedJob:
                     session.scheduling = random.choice(SCHEDULES)
                 case "cancel":
                     carry_out(session, CancelMigration("q"))
+                case "switch":
+                    carry_out(session, SwitchQuery("q"))
         if event == "restart":
             self._reopen()
         if event == "crash":
