@@ -60,3 +60,23 @@ def test_a_shell_keeps_macros_for_the_queries_that_follow(tmp_path: Path) -> Non
     assert any(line.split()[:1] == ["12"] for line in lines)
     with pytest.raises(ms.QueryError, match="expected MACRO"):
         shell.do_all(["CREATE VIEW x AS SELECT 1;"], "script.sql")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE MACRO f(x) AS (SELECT count(*) FROM A [UNBOUNDED] AS y WHERE y.v = x); SELECT f(v) FROM A [NOW]",
+        "CREATE MACRO f(x) AS (SELECT count(*) FROM A [UNBOUNDED] AS y WHERE y.v = x); SELECT f(y.v) FROM A [NOW] AS y",
+        "CREATE MACRO f(x) AS list_transform([1, 2], v -> v + x); SELECT f(v) FROM A [NOW]",
+    ],
+)
+def test_a_column_that_means_something_else_in_a_macro_is_refused(text: str) -> None:
+    with pytest.raises(ms.QueryError, match="could be taken for what f has by this name"):
+        ms.run(text, {"A": TABLE}, time="ts")
+
+
+def test_a_column_that_only_the_caller_has_is_an_argument_of_a_macro() -> None:
+    counted = (
+        "CREATE MACRO f(x) AS (SELECT count(*) FROM A [UNBOUNDED] AS y WHERE y.v <= x); SELECT f(A.v) AS n FROM A [NOW]"
+    )
+    assert ms.run(counted, {"A": TABLE}, time="ts").column("n").to_pylist() == [1, 2, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -67,3 +68,22 @@ def test_a_column_of_arrival_decides_between_rows_of_one_time_and_is_not_seen(qu
     assert found.column_names == ["v", "valid_from", "valid_to"]
     assert {row["v"] for row in found.to_pylist()} == expected
     assert ms.snapshot_equal(found, ms.reference(query, inputs))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a.k, x.v FROM a, LATERAL (SELECT DISTINCT v FROM b WHERE b.k = a.k) AS x",
+        "SELECT a.k, (SELECT count(*) FROM (SELECT DISTINCT v FROM b WHERE b.k = a.k) AS y) AS n FROM a",
+        "WITH abc AS (SELECT 1 x), t AS (WITH aBc AS (SELECT x + 1 AS x FROM abc) SELECT * FROM aBC) SELECT * FROM t",
+    ],
+)
+def test_what_stands_inside_a_query_counts_as_in_a_database(query: str) -> None:
+    tables = {"a": pa.table({"k": [1, 2, 3]}), "b": pa.table({"k": [1, 1, 1, 2, 2], "v": [5, 5, 6, 7, 7]})}
+    with duckdb.connect() as database:
+        for name, table in tables.items():
+            database.register(name, table)
+        expected = database.sql(query).to_arrow_table()
+    for run in (ms.run, ms.reference):
+        found = run(query, tables, time=None).select(expected.column_names)
+        assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))

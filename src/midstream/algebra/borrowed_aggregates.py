@@ -32,15 +32,14 @@ _KNOWN = "FILTER (WHERE {a} IS NOT NULL)"
 _REGRESSIONS = "regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy"
 
 BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
-    **_one(
-        "median mode mad skewness kurtosis kurtosis_pop entropy product bit_and bit_or bit_xor histogram sem geomean"
-    ),
+    **_one("median mad skewness kurtosis kurtosis_pop entropy product bit_and bit_or bit_xor histogram sem geomean"),
     **_two(f"corr covar_pop covar_samp weighted_avg {_REGRESSIONS}"),
     "nested_min": ("min({a})",),
     "nested_max": ("max({a})",),
     **{n: (f"{n}({{a}}, {{b}}{{order}})", f"{n}({{a}}, {{b}}, {{c}}{{order}})") for n in ("arg_min", "arg_max")},
-    "quantile_cont": ("quantile_cont({distinct}{a}, {b})",),
-    "quantile_disc": ("quantile_disc({distinct}{a}, {b})",),
+    "mode": ("mode({distinct}{a}{order})",),
+    "quantile_cont": ("quantile_cont({distinct}{a}, {b}{order})",),
+    "quantile_disc": ("quantile_disc({distinct}{a}, {b}{order})",),
     "first": ("first({distinct}{a}{order})",),
     "last": ("last({distinct}{a}{order})",),
     "any_value": ("any_value({a}{order})",),
@@ -84,7 +83,7 @@ def borrow_aggregate(
     if distinct and any(key.key not in arguments for key in order):
         raise QueryError(f"{function}(DISTINCT …) can only be ordered by its argument")
     keys = [key.sql(texts[key.key]) for key in order] + [
-        t for t in (texts[a] for a in arguments[:1]) if order or distinct
+        texts[a] for a in arguments[:1] if (order or distinct) and all(key.key != a for key in order)
     ]
     problem = "it takes other arguments"
     for template in BORROWED_AGGREGATES[function]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, IN_ORDER, borrow_aggregate
@@ -146,11 +145,9 @@ class Aggregates:
     def _order(self, node: exp.Anonymous, inner: ValueBinder, name: str, arguments: list[Expression]) -> list[OrderKey]:
         """The order in which an aggregate takes its rows: what is asked for, else that of their times."""
         within, keys = node.args.get("within") or [], node.args.get("order") or []
-        if within and name in ("quantile_cont", "quantile_disc", "mode"):
-            arguments.insert(0, inner.bind(within[0].this))
-            if within[0].args.get("desc") and isinstance(share := arguments[-1], Literal):
-                arguments[-1] = Literal(1.0 - float(share.value), pa.float64())
-            return []
+        if name in ("quantile_cont", "quantile_disc", "mode"):
+            arguments[:0] = [inner.bind(key.this) for key in within[:1]]
+            return [OrderKey(arguments[0], True)] if any(key.args.get("desc") for key in (*within, *keys)) else []
         if name not in IN_ORDER:
             return []
         asked = [

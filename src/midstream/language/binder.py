@@ -136,7 +136,8 @@ class QueryBinder:
                 raise self.binding.error(f"WITH defines {name} twice", cte)
             names.add(name)
             named = {**environment.renamed, name: cte.args["alias"].args.get("columns") or ()}
-            environment = replace(environment, ctes={**environment.ctes, name: (cte.this, environment)}, renamed=named)
+            others = {n: q for n, q in environment.ctes.items() if n in names or n.casefold() != name.casefold()}
+            environment = replace(environment, ctes={**others, name: (cte.this, environment)}, renamed=named)
         return environment
 
     def _set_operation(self, node: Node, environment: Environment, reserved: tuple[str, ...] = ()) -> Relation:

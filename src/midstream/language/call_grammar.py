@@ -72,11 +72,22 @@ class CallGrammar(OverGrammar):
         if len(call.expressions) != len(macro.expressions):
             takes = f"takes {len(macro.expressions)} arguments, not {len(call.expressions)}"
             self.fail(f"{token.text} {takes}", token)
+        self._require_outside(macro.this, call.expressions, token)
         made = with_arguments(macro.this, [name.name for name in macro.expressions], call.expressions)
         self._expanded += sum(1 for _ in made.walk())
         if self._expanded > MOST_EXPANDED:
             self.fail(f"macros make more than {MOST_EXPANDED:,} parts of values", token)
         return made
+
+    def _require_outside(self, body: Node, arguments: list[Node], token: Token) -> None:
+        """Refuses a column as an argument of a macro in whose value it could mean something else."""
+        own = {name.name.casefold() for inner in body.find_all(exp.Lambda) for name in inner.expressions}
+        sources = {str(table.alias or table.this.name).casefold() for table in body.find_all(exp.Table)}
+        for column in (column for argument in arguments for column in argument.find_all(exp.Column)):
+            table = column.args.get("table")
+            if table.name.casefold() in sources if table else sources or column.name.casefold() in own:
+                hint = f"write the stream's name before it, in full or by another alias: s.{column.name}"
+                self.fail(f"{column.name} could be taken for what {token.text} has by this name", token, hint=hint)
 
     def _arguments(self, token: Token) -> list[Node]:
         if token.text.upper() == "STRUCT_PACK":

@@ -47,7 +47,7 @@ def _filtered(
     binder: ClauseBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
 ) -> Found | None:
     """A sub-query that only filters and computes, if this is one."""
-    if not is_plain(node, binder.binding.catalog):
+    if not is_plain(node, binder.binding.catalog) or node.args.get("distinct") is not None:
         return None
     assert isinstance(node, exp.Select)
     binding, inner, start = binder.binding, Scope(binder.binding, outer=scope), node.args.get("from_")
