@@ -5,18 +5,25 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from tests.job.test_changed_queries import SAME as WITH_MOST
-from tests.job.test_changed_queries import WITH_LOW, declared, pushed
+from tests.job.test_changed_queries import WITH_LOW, declared
 from tests.job.test_replacing import clipped
 from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.checkpoint.commands import CancelMigration, ReplaceQuery, SwitchQuery
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
 from midstream.interface.cli.app import app
 
 FEWER = "SELECT k, COUNT(*) AS n, MIN(v) AS low FROM A [RANGE 12] WHERE k < 2 OR v < 28 GROUP BY k"
 OLD = WITH_LOW.replace("30", "12")
 MOST = WITH_MOST.replace("30", "12")
+
+
+def pushed(session: CheckpointSession, first: int, last: int) -> None:
+    """Pushes the rows of a stretch of time, some instants at a time."""
+    for start in range(first, last, 4):
+        session.push("A", [{"k": ts % 3, "v": ts, "ts": ts} for ts in range(start, min(start + 4, last))])
 
 
 def answers(cql: str) -> pa.Table:
