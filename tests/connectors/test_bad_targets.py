@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -64,7 +65,7 @@ def test_a_target_that_is_away_is_tried_again_and_one_that_refuses_rows_is_not(c
         assert (sink.tries, sink.had) == (tries, 0)
 
 
-CHECKED = "(k BIGINT CHECK (k % 4 <> 1), name TEXT, valid_from BIGINT, valid_to BIGINT{key})"
+CHECKED = "(k BIGINT CHECK (k % 4 <> 1), name TEXT, valid_from BIGINT, valid_to BIGINT)"
 
 
 class Aside:
@@ -77,9 +78,13 @@ class Aside:
         assert not all_of_them
         self.kept[delivery.since] = refused
 
+    @property
+    def keys(self) -> list[int]:
+        return sorted(json.loads(one.row)["k"] for refused in self.kept.values() for one in refused)
+
     def require(self, rows: list[Any], bad: tuple[int, ...] = (1, 5), word: str = "check") -> None:
         (refused,) = self.kept.values()
-        assert sorted(json.loads(one.row)["k"] for one in refused) == list(bad)
+        assert self.keys == list(bad)
         assert all(word in one.reason.lower() for one in refused)
         assert sorted(rows) == [k for k in range(9) if k not in bad]
 
@@ -91,24 +96,68 @@ def twice(sink: Any, table: pa.Table = ROWS) -> Aside:
     return aside
 
 
-def test_rows_that_a_sqlite_table_refuses_are_set_aside_once(tmp_path):
-    with closing(sqlite3.connect(tmp_path / "out.db")) as connection:
-        connection.execute(f"CREATE TABLE t {CHECKED.format(key='')}")
-        connection.commit()
-        stopping = connect("sqlite", path=str(tmp_path / "out.db"), table="t")
+@contextmanager
+def database(kind: str, folder: Path, *statements: str) -> Iterator[tuple[dict[str, Any], Callable[[str], list[int]]]]:
+    """A database after some statements: how sinks are declared for it, and what reads the column `k` of a table."""
+
+    def opened() -> Any:
+        return {"sqlite": sqlite3.connect, "duckdb": duckdb.connect}[kind](folder / "out.db")
+
+    known = {"path": str(folder / "out.db")}
+    with ExitStack() as stack:
+        if kind == "postgres":
+            reason = "psycopg is not installed: pip install 'midstream[postgres]'"
+            psycopg, url = pytest.importorskip("psycopg", reason=reason), stack.enter_context(postgres_server()).url
+            opened, known = lambda: psycopg.connect(url), {"url": url}  # noqa: E731
+        with closing(opened()) as connection:
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+
+        def read(table: str) -> list[int]:
+            with closing(opened()) as connection:
+                return sorted(k for (k,) in connection.execute(f"SELECT k FROM {table}").fetchall())
+
+        yield known, read
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgres"])
+def test_rows_that_a_table_refuses_are_set_aside_once(kind, tmp_path):
+    """Rows that a check refuses, and those that clash with rows of others, of the delivery or of one before it."""
+    made = "(k BIGINT PRIMARY KEY, name TEXT, valid_from BIGINT, valid_to BIGINT, more BIGINT DEFAULT 7)"
+    statements = [
+        f"CREATE TABLE checked {CHECKED}",
+        f"CREATE TABLE keyed {made}",
+        "CREATE UNIQUE INDEX names ON keyed (lower(name))",
+        "INSERT INTO keyed VALUES (1, 'x', 0, 0, 0), (100, 'n5', 0, 0, 0)",
+    ]
+    with database(kind, tmp_path, *statements) as (known, read):
         with pytest.raises(JobError, match="does not take results of query q"):
-            deliver(stopping, ROWS, delivery())
-        aside = twice(connect("sqlite", path=str(tmp_path / "out.db"), table="t", on_bad="dead_letter"))
-        aside.require([row[0] for row in connection.execute("SELECT k FROM t")])
+            deliver(connect(kind, **known, table="checked"), ROWS, delivery())
+        twice(connect(kind, **known, table="checked", on_bad="dead_letter")).require(read("checked"))
+        sink = connect(kind, **known, table="keyed", on_bad="dead_letter")
+        names = pa.array([*(f"n{k}" for k in range(7)), "N6", None])
+        aside = twice(sink, ROWS.set_column(1, "name", names))
+        assert aside.keys == [1, 5, 7] and read("keyed") == [0, 1, 2, 3, 4, 6, 8, 100]
+        later = pa.table({"k": [8, 9, 10], "name": ["a", "N0", None], "valid_from": [11] * 3, "valid_to": [99] * 3})
+        deliver(sink, later, delivery(since=10, until=20, set_aside=aside.keep))
+        assert aside.keys == [1, 5, 7, 8, 9] and read("keyed") == [0, 1, 2, 3, 4, 6, 8, 10, 100]
 
 
-def test_rows_that_a_duckdb_table_refuses_are_set_aside_once(tmp_path):
-    path = str(tmp_path / "out.duckdb")
-    with duckdb.connect(path) as connection:
-        connection.execute(f"CREATE TABLE t {CHECKED.format(key='')}")
-    aside = twice(connect("duckdb", path=path, table="t", on_bad="dead_letter"))
-    with duckdb.connect(path) as connection:
-        aside.require([row[0] for row in connection.execute("SELECT k FROM t").fetchall()])
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgres"])
+def test_rows_of_a_key_that_a_table_refuses_are_set_aside_and_others_take_the_place_of_old_ones(kind, tmp_path):
+    made = f"CREATE TABLE t {CHECKED.removesuffix(')')}, PRIMARY KEY (k))"
+    with database(kind, tmp_path, made, "INSERT INTO t VALUES (2, 'old', 0, 5)") as (known, read):
+        sink = connect(kind, **known, table="t", on_bad="dead_letter", form="current", key=["k"])
+        twice(sink).require(read("t"))
+
+
+def test_a_duckdb_table_with_a_foreign_key_is_tried_by_nobody(tmp_path):
+    made = ["CREATE TABLE p (id BIGINT PRIMARY KEY)", "CREATE TABLE t (k BIGINT REFERENCES p, valid_to BIGINT)"]
+    with database("duckdb", tmp_path, *made) as (known, read):
+        with pytest.raises(JobError, match="duckdb table t has a foreign key"):
+            twice(connect("duckdb", **known, table="t", on_bad="dead_letter"))
+        assert read("t") == []
 
 
 def test_rows_that_a_delta_table_refuses_are_set_aside_once_and_no_value_is_cut(tmp_path):
@@ -158,16 +207,6 @@ def test_rows_that_no_message_of_kafka_holds_are_set_aside_once():
         ]
         source.close()
     aside.require([json.loads(text)["k"] for text in texts], word="longer")
-
-
-def test_rows_that_a_postgres_table_refuses_are_set_aside_once():
-    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'midstream[postgres]'")
-    with postgres_server() as server:
-        server.run(f"CREATE TABLE t {CHECKED.format(key=', PRIMARY KEY (k)')}")
-        known = {"url": server.url, "table": "t", "on_bad": "dead_letter", "form": "current", "key": ["k"]}
-        aside = twice(connect("postgres", **known))
-        with psycopg.connect(server.url) as connection:
-            aside.require([row[0] for row in connection.execute("SELECT k FROM t").fetchall()])
 
 
 @contextmanager

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,6 +17,7 @@ pytest.importorskip("uvicorn", reason="the dashboard needs uvicorn: pip install 
 from midstream.interface.dashboard import connections
 from midstream.interface.dashboard.access import Access
 from midstream.interface.dashboard.connections import LimitedSocket, TimelyProtocol, connection_limit
+from midstream.interface.dashboard.relations import Relations
 from midstream.interface.dashboard.server import Dashboard
 from midstream.interface.dashboard.serving import served
 
@@ -70,6 +74,36 @@ def test_a_connection_whose_request_does_not_arrive_is_closed(sent, tmp_path: Pa
             while part := connection.recv(1000):
                 answer += part
         assert b" 200 " not in answer
+
+
+def test_a_subscriber_that_reads_nothing_is_closed_and_nothing_more_is_made_for_it(tmp_path: Path, monkeypatch):
+    made, closed = list[int](), threading.Event()
+
+    async def endless(*_: object) -> AsyncIterator[str]:
+        try:
+            while True:
+                made.append(1)
+                await asyncio.sleep(0)
+                yield "x" * 100_000
+        finally:
+            closed.set()
+
+    monkeypatch.setattr(Relations, "changes", endless)
+    monkeypatch.setattr(TimelyProtocol, "reading", 0.1)
+    with served(str(tmp_path), "127.0.0.1", 0) as (link, _), socket.create_connection(address_of(link)) as connection:
+        connection.sendall(b"GET /queries/q/changes HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert closed.wait(30) and len(made) < 1000
+
+
+def test_a_client_that_reads_slowly_is_not_closed():
+    slow = object.__new__(TimelyProtocol)
+    slow.transport, slow.loop = Mock(), Mock()
+    slow.transport.get_write_buffer_size.return_value = 7
+    slow._require_less(8)
+    slow.transport.abort.assert_not_called()
+    slow.loop.call_later.assert_called_once_with(slow.reading, slow._require_less, 7)
+    slow._require_less(7)
+    slow.transport.abort.assert_called_once()
 
 
 def test_pages_that_listen_for_news_are_counted(tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ pytest.importorskip("httpx", reason="these tests need httpx")
 
 from starlette.testclient import TestClient
 
+from midstream.checkpoint.failures import NotRetained
 from midstream.checkpoint.stored_results import read_query_results
 from midstream.checkpoint.subscriptions import Subscription
 from midstream.cluster.checkpoint_session import CheckpointSession
@@ -107,6 +109,30 @@ def test_changes_come_as_events_from_any_instant_on(folder, client):
     assert {row["change"] for row in changed["rows"]} == {"insert", "delete"}
     assert client.get("/queries/sums/changes", params={"since": "soon"}).status_code == 422
     assert client.get("/queries/sums/changes", params={"form": "none"}).status_code == 422
+
+
+def test_who_would_miss_results_that_are_no_longer_kept_is_told_so(tmp_path):
+    with CheckpointSession(checkpoint=str(tmp_path), on="local", retained=2, retention={"results": "2 batches"}) as job:
+        job.stream("A", COLUMNS)
+        job.query("events", "SELECT ISTREAM k, v FROM A [NOW]")
+        job.start()
+        for at in range(3):
+            push(job, at)
+        slow = iter(Subscription(str(tmp_path), "events"))
+        assert next(slow).column("v").to_pylist() == [0]
+        for at in range(3, 30):
+            push(job, at)
+        with pytest.raises(NotRetained, match=r"from tick \d+ on are no longer all there"):
+            next(slow)
+    client = TestClient(Dashboard(str(tmp_path), Access("127.0.0.1", 8321)).app, base_url="http://127.0.0.1:8321")
+    late = client.get("/queries/events/changes", params={"since": 3})
+    assert late.status_code == 422 and "were removed by retention" in late.json()["error"]["detail"]
+    kept = int(re.findall("begin at tick ([0-9]+)", late.json()["error"]["hint"])[0])
+    for known in ({"since": kept}, {}):
+        (event,) = events_of(client.get("/queries/events/changes", params=known).text)
+        assert [row["v"] for row in event["rows"]] == list(range(kept, 28))
+    wrong = client.get("/queries/events/changes", params={"form": "changelog"}).text
+    assert "event: failed" in wrong and "gives a stream, which has no changelog" in wrong
 
 
 def test_probes_say_whether_the_job_runs_without_a_token(folder, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.check import check
 from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.process import this_process
-from midstream.checkpoint.retention import RemovedWarning, Retention, RetentionLimit
+from midstream.checkpoint.refused import RefusedRow, keep_refused, refused_rows
+from midstream.checkpoint.retention import RemovedWarning, Retention, RetentionLimit, removed_letters
 from midstream.checkpoint.status import job_at, status_record
+from midstream.cluster.sinks import connect
 from midstream.interface.cli.app import app
 from midstream.interface.jobs.job_file import job_of
 
@@ -115,6 +120,41 @@ def test_old_dead_letters_go_and_are_still_counted(tmp_path: Path) -> None:
     assert ms.snapshot_equal(stored.results("q"), everything())
 
 
+def refused_by(folder: Path, retention: dict[str, str] | None) -> Any:
+    """A job whose table takes no odd keys."""
+    with sqlite3.connect(folder / "out.db") as connection:
+        connection.execute("DROP TABLE IF EXISTS t")
+        connection.execute("CREATE TABLE t (k BIGINT CHECK (k % 2 = 0), valid_from BIGINT, valid_to BIGINT)")
+    checkpoint = folder / f"kept {retention}"
+    session = opened(checkpoint, retention)
+    session.sink("q", connect("sqlite", path=str(folder / "out.db"), table="t", on_bad="dead_letter"))
+    with session.start():
+        for i in range(BATCHES):
+            session.push("A", rows(i).slice(1))
+    return ms.open(checkpoint)
+
+
+def test_old_results_that_a_sink_did_not_take_go_too(tmp_path: Path) -> None:
+    whole = list(refused_rows(refused_by(tmp_path, None).store.files))
+    assert {json.loads(one.row)["k"] for one in whole} == set(range(1, BATCHES, 2))
+    for limit in ("6 batches", "0.01 MB"):
+        stored = refused_by(tmp_path, {"dead_letters": limit})
+        removed = stored.manifest.outputs.removed_dead_letters["of_sinks"]
+        left = list(refused_rows(stored.store.files))
+        assert left == [one for one in whole if one.batch_id > removed] and 0 < len(left) < len(whole)
+        assert [
+            f"results that sinks did not take, up to batch {removed}, were removed by retention"
+        ] == removed_letters(stored.manifest)
+
+
+def test_results_that_a_sink_did_not_take_are_kept_once_whichever_batch_repeats_them(tmp_path: Path) -> None:
+    files = files_at(str(tmp_path))
+    for batch, rows in ((3, 1), (5, 2)):
+        keep_refused(files, [RefusedRow("q", "s", batch, "why", "{}")] * rows, "i/0")
+    keep_refused(files, [RefusedRow("q", "s", 4, "why", "{}")], "i/9")
+    assert [row.batch_id for row in refused_rows(files)] == [4, 5, 5] and len(files.list("deliveries/refused")) == 2
+
+
 def test_a_job_as_of_a_batch_that_is_no_longer_retained_says_so(tmp_path: Path) -> None:
     with opened(tmp_path, {"results": "1 batches", "dead_letters": "1 batches"}) as session:
         session.start()
@@ -186,7 +226,7 @@ def test_the_command_line_says_what_was_removed(tmp_path: Path) -> None:
     assert shown.exit_code == 0 and "were removed by retention" in shown.stderr
     status = runner.invoke(app, ["status", str(tmp_path)]).stdout
     assert "retention: dead_letters 6 batches, results 6 batches" in status
-    assert "results of query q that start before" in status and "dead letters were removed" in status
+    assert "results of query q that start before" in status and "dead letters, up to batch" in status
 
 
 def test_limits_are_ages_sizes_or_batches() -> None:

@@ -14,6 +14,7 @@ from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import listed_in
 from midstream.checkpoint.names import DATA_FOLDERS, issued
+from midstream.checkpoint.retention import refused_long_ago
 from midstream.checkpoint.store import MANIFESTS, SUFFIX, CheckpointStore
 
 _UNFINISHED = re.compile(
@@ -31,7 +32,8 @@ def garbage(store: CheckpointStore, files: Files) -> list[str]:
     named = own | listed_in(files, lists)
     found = [path for folder in DATA_FOLDERS for path in files.list(folder) if path not in named]
     batches = {path: issued(path) for path in found} | _unfinished(files)
-    return sorted(path for path, batch_id in batches.items() if batch_id is not None and batch_id <= ids[-1])
+    left = [path for path, batch_id in batches.items() if batch_id is not None and batch_id <= ids[-1]]
+    return sorted([*left, *refused_long_ago(files, store.read(ids[-1]))])
 
 
 def collect(store: CheckpointStore, files: Files, still_held: Callable[[], None] = lambda: None) -> list[str]:

@@ -24,12 +24,16 @@ from midstream.checkpoint.lists import dead_letters_of, read_list, results_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import REHEARSED
+from midstream.checkpoint.refused import refused_files
 from midstream.errors import JobError, MidstreamError
 
 KINDS = ("results", "dead_letters", "replaced")
 """What can be retained for a while only: results of running queries, dead letters, results of replaced queries."""
 
 REPLACED = "replaced"
+
+OF_SINKS = "of_sinks"
+"""Up to which batch rows that sinks did not take are removed: their files, which no manifest names, go after it."""
 
 MOST = 1e15
 """More days, bytes or batches than this are taken for a mistake."""
@@ -172,19 +176,29 @@ def _delivered_before(manifest: Manifest, oldest: Manifest, query: str) -> int:
 
 
 def _without_old_dead_letters(files: Files, manifest: Manifest, limit: RetentionLimit, clock: _Clock) -> Manifest:
-    known = list(dead_letters_of(files, manifest))
-    gone = _outlived(known, known, limit, clock)
-    if not gone:
+    own, of_sinks = list(dead_letters_of(files, manifest)), refused_files(files)
+    paths = {file.path for file in _outlived([*own, *of_sinks], [*own, *of_sinks], limit, clock)}
+    if not paths:
         return manifest
-    paths = {file.path for file in gone}
     outputs = manifest.outputs
     lists, rest = _without(files, outputs.listed_dead_letters, paths)
     kept = [*(DeadLetterFile(*row) for row in rest), *(f for f in outputs.dead_letters if f.path not in paths)]
-    rows = (outputs.removed_dead_letters or {"rows": 0})["rows"] + sum(file.rows for file in gone)
-    removed = {"rows": rows, "last_batch": max(file.batch_id for file in gone), "batch": manifest.batch_id}
+    before, gone = outputs.removed_dead_letters or {}, [file for file in own if file.path in paths]
+    removed = {
+        "rows": before.get("rows", 0) + sum(file.rows for file in gone),
+        "last_batch": max([before.get("last_batch", -1), *(file.batch_id for file in gone)]),
+        "batch": manifest.batch_id,
+        OF_SINKS: max([before.get(OF_SINKS, -1), *(file.batch_id for file in of_sinks if file.path in paths)]),
+    }
     return manifest.with_outputs(
         dead_letters=tuple(kept), listed_dead_letters=tuple(lists), removed_dead_letters=removed
     )
+
+
+def refused_long_ago(files: Files, manifest: Manifest) -> list[str]:
+    """The files of rows that sinks did not take, of batches up to the one of which a manifest says that they go."""
+    last = (manifest.outputs.removed_dead_letters or {}).get(OF_SINKS, -1)
+    return [] if last < 0 else [file.path for file in refused_files(files) if file.batch_id <= last]
 
 
 def _outlived(known: Sequence[File], may_go: Sequence[File], limit: RetentionLimit, clock: _Clock) -> list[File]:
@@ -267,9 +281,17 @@ def warn_of_removed(manifest: Manifest, query: str, since: int) -> None:
         warnings.warn(record, RemovedWarning, stacklevel=3)
 
 
+def removed_letters(manifest: Manifest) -> list[str]:
+    """What has been removed of dead letters, in words."""
+    removed, said = manifest.outputs.removed_dead_letters or {}, []
+    if removed.get("rows"):
+        said.append(f"{removed['rows']:,} dead letters, up to batch {removed['last_batch']}, were removed by retention")
+    if (last := removed.get(OF_SINKS, -1)) >= 0:
+        said.append(f"results that sinks did not take, up to batch {last}, were removed by retention")
+    return said
+
+
 def warn_of_removed_dead_letters(manifest: Manifest) -> None:
     """Warns a reader of dead letters that were removed."""
-    removed = manifest.outputs.removed_dead_letters
-    if removed is not None:
-        record = f"{removed['rows']:,} dead letters, up to batch {removed['last_batch']}, were removed by retention"
+    for record in removed_letters(manifest):
         warnings.warn(record, RemovedWarning, stacklevel=3)

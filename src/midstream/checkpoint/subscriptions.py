@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING
-from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.lease import is_running
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.retention import kept_from, removed_text
 from midstream.checkpoint.store import CheckpointStore
 from midstream.checkpoint.stored_results import is_superseded, newest_manifest, stored_results
 
@@ -64,6 +66,17 @@ class Subscription:
                 await asyncio.sleep(self.pause)
 
 
+def require_kept(manifest: Manifest, query: str, since: int) -> None:
+    """Refuses a subscriber that is to go on at an instant from which on results have been removed."""
+    kept = kept_from(manifest, query)
+    if BEGINNING < since < kept:
+        raise NotRetained(
+            f"results of query {query} that start from tick {since} on are no longer all there",
+            detail=removed_text(manifest, query),
+            hint=f"begin at tick {kept}, or without an instant, and keep results longer (retention)",
+        )
+
+
 class _ResultReader:
     """How far a subscriber is."""
 
@@ -80,6 +93,7 @@ class _ResultReader:
         if manifest.batch_id == self._seen:
             self.over = not running
             return None
+        require_kept(manifest, self.query, self.since)
         try:
             table = stored_results(self._store.files, manifest, self.query, self.since)
         except MissingFile:

@@ -10,6 +10,7 @@ from midstream.checkpoint.ledger import StoredSink
 from midstream.checkpoint.metrics import Rates
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import StoredRequest
+from midstream.checkpoint.retention import removed_letters
 from midstream.checkpoint.stops import stop_lines
 from midstream.checkpoint.stored import VERIFYING, StoredMigration, StoredQuery
 from midstream.checkpoint.stored_slots import StoredSlots
@@ -19,7 +20,7 @@ from midstream.inputs.json_values import json_value
 
 def status_text(job: StoredJob) -> str:
     """All of it."""
-    slots, outputs = job.slots, job.manifest.outputs
+    slots = job.slots
     lines = [_head(job), *stop_lines(job.standing), *_rates(job.rates())]
     for stream in job.streams.values():
         waits = "" if stream.lag is None else f", {stream.lag:,} wait in its source"
@@ -34,8 +35,7 @@ def status_text(job: StoredJob) -> str:
     limits = [f"{kind} {limit}" for kind, limit in sorted(job.manifest.settings.retention.items())]
     lines += [f"retention: {', '.join(limits)}"] if limits else []
     lines += [line for query in job.queries.values() for line in removed_lines(query)]
-    if outputs.removed_dead_letters:
-        lines.append(f"  {outputs.removed_dead_letters['rows']:,} dead letters were removed")
+    lines += [f"  {removed}" for removed in removed_letters(job.manifest)]
     for query in job.queries.values():
         lines += _query(query)
         lines += [line for sink in job.sinks.get(query.name, ()) for line in owed_lines(sink, query.domain)]

@@ -1,8 +1,9 @@
-"""How many connections the dashboard holds, and how long it waits for a request.
+"""How many connections the dashboard holds, and how long it waits for a request, and for an answer to be read.
 
 The page may be served by the process that runs a job, and every connection takes one of its file descriptors. So a
 connection above the limit is closed as it is accepted, before anything is known of it, and one whose request does not
-arrive in time is closed too: whoever can connect can keep others from the page, but takes nothing from the job.
+arrive in time is closed too: whoever can connect can keep others from the page, but takes nothing from the job. Nor
+does a client that does not read what it is sent: nothing more is made for it, and after a while it is closed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ SHARE_OF_DESCRIPTORS = 8
 
 ARRIVAL = 10.0
 """Within how many seconds a request must have arrived, from the connection or the request's first byte on."""
+
+READING = 30.0
+"""Within how many seconds a client must read some of what it is sent."""
 
 
 def connection_limit() -> int:
@@ -52,10 +56,11 @@ class LimitedSocket(socket.socket):
 
 
 class TimelyProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with a time by which a request must have arrived."""
+    """HTTP as uvicorn speaks it, with times by which a request must have arrived, and an answer be read."""
 
-    arrival = ARRIVAL
+    arrival, reading = ARRIVAL, READING
     waiting: asyncio.TimerHandle | None = None
+    unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -68,9 +73,29 @@ class TimelyProtocol(H11Protocol):
         else:
             self._stop_waiting()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        self.unread = self.loop.call_later(self.reading, self._require_less, unread)
+
+    def _require_less(self, unread: int) -> None:
+        self.transport.abort() if self.transport.get_write_buffer_size() >= unread else self._look_again()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_looking()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_looking()
         super().connection_lost(exc)
+
+    def _stop_looking(self) -> None:
+        if self.unread is not None:
+            self.unread.cancel()
 
     def _wait(self) -> None:
         if self.waiting is None:

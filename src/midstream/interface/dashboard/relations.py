@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, Response
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored_results import read_query_results, start_of
-from midstream.checkpoint.subscriptions import Released, Subscription
+from midstream.checkpoint.subscriptions import Released, Subscription, require_kept
 from midstream.connectors.forms import in_form
-from midstream.errors import InputError, QueryError
+from midstream.errors import InputError, MidstreamError, QueryError
 from midstream.inputs.json_values import json_row
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -98,11 +98,16 @@ class Relations:
             raise InputError(f"changes have no form {form!r}", hint="use rows or changelog")
         if query not in job.manifest.queries:
             raise QueryError(f"the job has no query {query}", detail=f"its queries are {', '.join(job.queries)}")
+        require_kept(job.manifest, query, since)
         return self._events(Subscription(self.checkpoint, query, since), form)
 
     async def _events(self, subscription: Subscription, form: str) -> AsyncIterator[str]:
-        async for released in subscription.releases():
-            yield _event(released, subscription.query, form)
+        try:
+            async for released in subscription.releases():
+                yield _event(released, subscription.query, form)
+        except MidstreamError as error:  # the answer has begun: what is wrong is its last event
+            said = {"message": error.message, "detail": error.detail, "hint": error.hint}
+            yield f"event: failed\ndata: {json.dumps(said)}\n\n"
 
 
 def _event(released: Released, query: str, form: str) -> str:
