@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +50,11 @@ def _batch_gone() -> None:
     manifest: Any = SimpleNamespace(batch_id=17)
     with StoredJob(store, manifest)._retained(17):
         _missing_file()
+
+
+def _full_disk() -> None:
+    with storage_errors("write", "orders.paid/000000000007-paid.parquet"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _taken_name() -> None:
@@ -138,6 +145,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "correct the path, or start the job.",
         ),
     ),
+    "StorageFailure": (
+        Example(
+            _full_disk,
+            "a disk is full, a right is missing, or an object store does not answer; sinks were tried again before.",
+            "mend what the detail names, then start the job again.",
+        ),
+    ),
     "MissingFile": (
         Example(
             _missing_file,
@@ -149,7 +163,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example(
             _batch_gone,
             "the job went on, and what was read of its checkpoint is as of a batch that is no longer retained.",
-            "`refresh()` the job or open it again; `ms.read_results` always reads as of the newest batch.",
+            "`refresh()` the job or open it again; `ms.read_results` always reads as of the newest batch. A "
+            "[subscriber](../how-to/serve.md) begins at an instant that is kept.",
         ),
     ),
     "AlreadyThere": (

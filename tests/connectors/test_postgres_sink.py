@@ -80,19 +80,6 @@ def test_a_table_of_postgres_keeps_values_of_every_type(server):
 ROWS = pa.table({"k": [1, 2], "valid_from": [1, 4], "valid_to": [3, None]})
 
 
-def test_a_server_that_is_away_is_an_error_and_nothing_is_lost_when_it_is_back(server):
-    sink = connect("postgres", url=server.url, table="away")
-    deliver(sink, ROWS, delivery(ROWS.schema, until=10))
-    later = pa.table({"k": [3], "valid_from": [11], "valid_to": [12]})
-    server.stop()
-    with pytest.raises(JobError, match="sink postgres table away does not take results of query q"):
-        deliver(sink, later, delivery(ROWS.schema, since=10, until=20, had=10))
-    server.start()
-    for _ in range(2):
-        deliver(sink, later, delivery(ROWS.schema, since=10, until=20, had=10))
-    assert [row["k"] for row in server.rows("away")] == [1, 2, 3]
-
-
 def test_rows_that_a_constraint_refuses_leave_nothing_behind(server):
     with psycopg.connect(server.url) as connection:
         connection.execute("CREATE TABLE own (id SERIAL, k BIGINT CHECK (k < 2), valid_from BIGINT, valid_to BIGINT)")

@@ -159,18 +159,6 @@ def test_a_table_that_was_made_again_or_is_not_published_is_refused(server, tabl
         worked_through(tmp_path / "checkpoint", source)
 
 
-def test_a_server_that_restarts_is_no_failure(server, table, tmp_path):
-    source = source_of(server, table)
-    source.partitions()
-    server.run(*(f"INSERT INTO {table} VALUES ({n})" for n in range(3)))
-    worked_through(tmp_path / "checkpoint", source)
-    server.stop()
-    server.start()
-    server.run(f"INSERT INTO {table} VALUES (3)")
-    worked_through(tmp_path / "checkpoint", source)
-    assert api.open(tmp_path / "checkpoint").manifest.streams.rows["s"] == 4
-
-
 @pytest.mark.slow
 def test_a_job_that_is_killed_again_and_again_has_each_change_once(server, table, tmp_path):
     declared = f'kind = "postgres", url = "{server.url}", table = "{table}"'

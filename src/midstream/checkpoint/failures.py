@@ -20,12 +20,16 @@ _HINTS = {
 }
 
 
+class StorageFailure(JobError):
+    """What the storage has refused, and may not refuse a moment later: a full disk, a server that is away."""
+
+
 class MissingFile(JobError):
     """A file of the checkpoint that is not there."""
 
 
 class NotRetained(MissingFile):
-    """A batch that the checkpoint no longer keeps: its manifest has gone, and files that only it named with it."""
+    """A batch, or results for a subscriber, that the checkpoint no longer keeps."""
 
 
 class AlreadyThere(JobError):
@@ -34,13 +38,13 @@ class AlreadyThere(JobError):
 
 @contextmanager
 def storage_errors(action: str, path: str) -> Iterator[None]:
-    """Turns the storage's errors inside into a `JobError` that names the path."""
+    """Turns the storage's errors inside into a `StorageFailure` that names the path."""
     try:
         yield
     except FileNotFoundError as error:
         raise MissingFile(f"cannot {action} {path}: it is missing", hint=_MISSING) from error
     except OSError as error:
-        raise JobError(
+        raise StorageFailure(
             f"cannot {action} {path}", detail=reason(error), hint=_HINTS.get(error.errno or 0, _OTHERWISE)
         ) from error
 

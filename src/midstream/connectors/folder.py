@@ -25,6 +25,7 @@ from midstream.connectors.digest import digest_of
 from midstream.connectors.environment import hidden
 from midstream.connectors.forms import between
 from midstream.connectors.registry import Option
+from midstream.connectors.retrying import retried
 from midstream.connectors.sink import Delivery, arrow
 from midstream.errors import JobError
 
@@ -75,7 +76,11 @@ class Folder:
 
     def deliver(self, results: Any, delivery: Delivery) -> None:
         """Takes results; those that the folder has had are compared with it."""
-        table, key = arrow(results), delivery.key
+        words = f"sink {self.name} does not take results of query {delivery.query}"
+        retried(lambda: self._deliver(arrow(results), delivery), words)
+
+    def _deliver(self, table: pa.Table, delivery: Delivery) -> None:
+        key = delivery.key
         had = [span for span in self._spans(key) if span[0] < delivery.until and span[1] > delivery.since]
         if had:
             self._require_same(table, delivery, had)

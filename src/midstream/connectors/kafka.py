@@ -98,10 +98,16 @@ class KafkaTopic:
         about = {"of": whose, "until": delivery.until, "attempt": secrets.token_hex(8), "rows": len(missing)}
         headers = [(HEADER, json.dumps(about).encode())]
         self._had.pop(whose, None)
-        producer.begin_transaction()
-        for key, text in missing:
-            self._send(producer, key, text, headers)
-        producer.commit_transaction(TIMEOUT)
+        try:
+            producer.begin_transaction()
+            for key, text in missing:
+                self._send(producer, key, text, headers)
+            producer.commit_transaction(TIMEOUT)
+        except BaseException:
+            # It is in the middle of a transaction, which the next producer of the same name ends.
+            del self._producers[self._transaction(delivery)]
+            producer.purge()
+            raise
         self._had[whose] = delivery.until
 
     def _messages_of(self, table: pa.Table) -> list[tuple[bytes | None, bytes]]:
@@ -130,7 +136,7 @@ class KafkaTopic:
         """The producer of a query; the first time, others are shut out, and nothing may have come meanwhile."""
         from confluent_kafka import Producer
 
-        whose = f"midstream/{delivery.history}/{delivery.query}/{self.topic}"
+        whose = self._transaction(delivery)
         if whose not in self._producers:
             known = {"bootstrap.servers": self.servers, "transactional.id": whose}
             producer = Producer({**known, **self.settings}, logger=Quiet())
@@ -140,6 +146,9 @@ class KafkaTopic:
                 raise raced(self, delivery)
             self._producers[whose] = producer
         return self._producers[whose]
+
+    def _transaction(self, delivery: Delivery) -> str:
+        return f"midstream/{delivery.history}/{delivery.query}/{self.topic}"
 
     def _found(self, delivery: Delivery) -> Iterator[tuple[dict[str, Any], bytes]]:
         """The messages of a query that the topic has, with what they say of themselves."""

@@ -105,7 +105,13 @@ class Registry:
             hint = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(names)}"
             raise JobError(f"{place or self.place} cannot be {kind!r}: there is no such {self.word}", hint=hint)
         module, _, attribute = known.path.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+            found.options.items()
+        except (ImportError, AttributeError) as error:
+            hint = f"a package names {known.path} by its entry point: it must be a class that has options"
+            raise JobError(f"the {self.word} {kind!r} cannot be used", detail=str(error), hint=hint) from error
+        return found
 
     def _install(self, kind: str) -> str:
         """How to install what a kind needs; nothing if it is there."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from midstream.checkpoint.failures import StorageFailure
 from midstream.connectors.environment import hidden
 from midstream.errors import MidstreamError
 
@@ -24,7 +25,7 @@ def retried(act: Callable[[], Answer], words: str, but: tuple[type[Exception], .
         try:
             return act()
         except Exception as error:
-            if isinstance(error, (MidstreamError, *but)):
+            if isinstance(error, (MidstreamError, *but)) and not isinstance(error, StorageFailure):
                 raise
             log.warning("%s: %s; it is tried again in %g s", words, hidden(f"{error}".split("\n")[0]), pause)
             time.sleep(pause)

@@ -129,13 +129,23 @@ class NatsStream(Source):
         return ask
 
     def run(self, ask: Any) -> Any:
-        """What the server answers, over a connection of its own."""
+        """What the server answers, over a connection of its own; it is not waited for one that is not there."""
         import nats
+        from nats.errors import NoServersError
         from nats.js.errors import NotFoundError
 
+        failures = list[Exception]()
+
+        async def failed(error: Exception) -> None:
+            failures.append(error)
+
         async def asked() -> Any:
-            known = {"connect_timeout": PATIENCE, "allow_reconnect": False, "error_cb": _quiet}
-            client = await nats.connect(self.servers, **known, **self.settings)
+            once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0}
+            known = {"connect_timeout": PATIENCE, "error_cb": failed, **once}
+            try:
+                client = await nats.connect(self.servers, **known, **self.settings)
+            except NoServersError:
+                raise ConnectionError(f"{failures[-1]}") from None
             try:
                 return await ask(client.jetstream(timeout=PATIENCE))
             except NotFoundError:
@@ -144,7 +154,3 @@ class NatsStream(Source):
                 await client.close()
 
         return asyncio.run(asked())
-
-
-async def _quiet(_: Exception) -> None:
-    """Errors of a connection come as answers, too."""
