@@ -174,6 +174,16 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "nothing: the driver that lost stops by itself. Find out who runs the job twice.",
         ),
     ),
+    "HeldLease": (
+        Example(
+            lambda: (
+                "another driver runs on /data/orders.checkpoint: process 4711 on worker-3\n  "
+                "detail: it renewed its lease 7 seconds ago"
+            ),
+            "a process runs the job already, here or on another machine.",
+            "stop it first, or have this one [wait for its end](../how-to/upgrade.md#without-a-gap) with `--standby`.",
+        ),
+    ),
     "LostLease": (
         Example(
             lambda: "the lease of /data/orders.checkpoint is lost\n  detail: process 4711 on worker-3 took it over",

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -100,15 +101,13 @@ def twice(sink: Any, table: pa.Table = ROWS) -> Aside:
 def database(kind: str, folder: Path, *statements: str) -> Iterator[tuple[dict[str, Any], Callable[[str], list[int]]]]:
     """A database after some statements: how sinks are declared for it, and what reads the column `k` of a table."""
 
-    def opened() -> Any:
-        return {"sqlite": sqlite3.connect, "duckdb": duckdb.connect}[kind](folder / "out.db")
-
-    known = {"path": str(folder / "out.db")}
+    file, known = str(folder / "out.db"), {"path": str(folder / "out.db")}
     with ExitStack() as stack:
+        opened: Callable[[], Any] = partial({"sqlite": sqlite3.connect}.get(kind, duckdb.connect), file)
         if kind == "postgres":
             reason = "psycopg is not installed: pip install 'midstream[postgres]'"
             psycopg, url = pytest.importorskip("psycopg", reason=reason), stack.enter_context(postgres_server()).url
-            opened, known = lambda: psycopg.connect(url), {"url": url}  # noqa: E731
+            opened, known = partial(psycopg.connect, url), {"url": url}
         with closing(opened()) as connection:
             for statement in statements:
                 connection.execute(statement)

@@ -98,8 +98,8 @@ class Nats(Server):
         self.stack.callback(self.stop)
         self.start()
         self.url = f"nats://127.0.0.1:{self.process.port}"
-        for stream in ("in", "out"):
-            in_nats(self.url, lambda client, stream=stream: client.add_stream(name=stream, subjects=[f"{stream}.>"]))
+        in_nats(self.url, lambda client: client.add_stream(name="in", subjects=["in.>"]))
+        in_nats(self.url, lambda client: client.add_stream(name="out", subjects=["out.>"]))
 
     def source(self) -> sources.Source:
         return sources.connect("nats", servers=self.url, stream="in", schema=SCHEMA)

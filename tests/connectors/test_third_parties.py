@@ -37,7 +37,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         (about / "METADATA").write_text("Metadata-Version: 2.1\nName: your_package\nVersion: 1\n")
         (about / "entry_points.txt").write_text(points.replace("project.entry-points.", "").replace('"', ""))
 
-    known = [patch.dict(found.kinds, clear=True) for found in (registry.SINKS, registry.SOURCES)]  # type: ignore[arg-type]
+    known = [patch.dict(found.kinds, clear=True) for found in (registry.SINKS, registry.SOURCES)]
     with patch.dict(sys.modules), known[0], known[1]:
         yield installed
 

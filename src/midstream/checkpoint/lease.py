@@ -34,6 +34,9 @@ EXPIRES_AFTER = 60.0
 LOOK_EVERY = 1.0
 """Seconds between two looks at a holder that is watched."""
 
+STANDBY_EVERY = 0.2
+"""Seconds between two looks of a process that waits to take over."""
+
 Clock = Callable[[], float]
 
 
@@ -80,6 +83,10 @@ class Seen:
 
 class LostLease(JobError):
     """Somebody else drives the job by now."""
+
+
+class HeldLease(JobError):
+    """Another driver runs on the checkpoint."""
 
 
 class Lease:
@@ -222,6 +229,16 @@ def is_running(files: Files) -> bool:
     return likely_holder(files) is not None
 
 
+def wait_for_release(files: Files, told: Callable[[Holder], None]) -> None:
+    """Waits until nobody seems to hold the lease; `told` is told of each holder that is waited for."""
+    known: str | None = None
+    while (holder := likely_holder(files)) is not None:
+        if holder.owner != known:
+            known = holder.owner
+            told(holder)
+        this_process().sleep(STANDBY_EVERY)
+
+
 def is_held(holder: Holder) -> bool:
     """Whether a holder seems to be at work."""
     if holder.released or holder.is_dead():
@@ -268,12 +285,12 @@ def _holder(record: dict[str, Any]) -> Holder:
     return Holder(**{**record, "machine": Machine(**record.get("machine", {}))})
 
 
-def _held(files: Files, holder: Holder, clock: Clock) -> JobError:
+def _held(files: Files, holder: Holder, clock: Clock) -> HeldLease:
     silent = holder.silent(clock)
-    return JobError(
+    return HeldLease(
         f"another driver runs on {files.uri}: {holder}",
         detail="it renewed its lease " + ("while it was watched" if silent is None else f"{silent:.0f} seconds ago"),
-        hint="stop that driver first, or give this job a checkpoint of its own",
+        hint="stop that driver first, wait for its end (run --standby), or give this job a checkpoint of its own",
     )
 
 

@@ -66,6 +66,9 @@ def run(
     on: Annotated[
         options.RunsOn | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
     ] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="While another process runs the job, wait; take over when it ends.")
+    ] = False,
     dashboard: options.WithDashboard = False,
     dashboard_port: options.DashboardPort = None,
     listen: ListenHttp = None,
@@ -100,8 +103,8 @@ def run(
         log_as_json()
         telling = [log_batch]
     with beside(job.checkpoint, dashboard, dashboard_port), _listening(job, listen, listen_flight):
-        account = carry_out(
-            job, available or finish, telling, replace=replace, finish=finish, drop=drop or (), accept=accept
+        account = in_turn(
+            job, standby, lambda: carry_out(job, available or finish, telling, replace, finish, drop or (), accept)
         )
     if json:
         show_json(account)
@@ -144,6 +147,23 @@ def _address(option: str, where: str) -> tuple[str, int]:
     if not port.isdecimal() or int(port) > 65535:
         raise InputError(f"{option} needs a port, not {where!r}", hint="write 8400, or 0.0.0.0:8400")
     return host or "127.0.0.1", int(port)
+
+
+def in_turn(job: JobFile, standby: bool, act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Runs a job, on standby as soon as no other process does; a checkpoint that cannot be read is refused before."""
+    from midstream.checkpoint.lease import HeldLease, wait_for_release
+    from midstream.checkpoint.store import CheckpointStore
+
+    if not standby:
+        return act()
+    store = CheckpointStore(job.checkpoint)
+    store.latest()
+    while True:
+        wait_for_release(store.files, lambda holder: note(f"{holder} runs the job; this process waits to take over"))
+        try:
+            return act()
+        except HeldLease:  # another one that waited was faster
+            continue
 
 
 def carry_out(
