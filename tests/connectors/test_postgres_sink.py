@@ -60,6 +60,7 @@ def test_a_table_of_postgres_keeps_values_of_every_type(server):
     table = pa.table(
         {
             "flag": [True, None],
+            'a.b "c"': [1, 2],
             "amount": pa.array([Decimal("12.50"), None], pa.decimal128(10, 2)),
             "day": [at.date(), None],
             "time": pa.array([at.time(), None], pa.time64("us")),
@@ -72,7 +73,7 @@ def test_a_table_of_postgres_keeps_values_of_every_type(server):
     deliver(connect("postgres", url=server.url, table="every type %s"), table, delivery(table.schema))
     first, second = server.rows("every type %s")
     wanted = {"flag": True, "amount": Decimal("12.50"), "day": at.date(), "time": at.time(), "bytes": b"\x00\xff"}
-    assert first == {**wanted, "tags": ["a", 'b"'], "valid_from": at, "valid_to": None}
+    assert first == {**wanted, 'a.b "c"': 1, "tags": ["a", 'b"'], "valid_from": at, "valid_to": None}
     assert second["valid_to"] == (at + datetime.timedelta(hours=1)).replace(tzinfo=datetime.UTC)
     assert {name for name, value in second.items() if value is None} == {*wanted, "tags"}
 

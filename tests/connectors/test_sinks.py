@@ -169,6 +169,7 @@ def test_a_table_keeps_values_of_every_type(kind, tmp_path):
     table = pa.table(
         {
             "flag": [True, None],
+            'a.b "c"': [1, 2],
             "amount": pa.array([Decimal("12.50"), None], pa.decimal128(10, 2)),
             "day": [at.date(), None],
             "bytes": [b"\x00\xff", None],
@@ -184,7 +185,7 @@ def test_a_table_keeps_values_of_every_type(kind, tmp_path):
         kind, (True, Decimal("12.50"), at.date(), ["a", "b"], at)
     )
     assert tuple(first[name] for name in ("flag", "amount", "day", "tags", "valid_from")) == wanted
-    assert first["bytes"] == b"\x00\xff" and first["valid_to"] is None
+    assert first["bytes"] == b"\x00\xff" and first["valid_to"] is None and second['a.b "c"'] == 2
     assert {name for name, value in second.items() if value is None} == {"flag", "amount", "day", "bytes", "tags"}
 
 

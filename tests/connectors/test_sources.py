@@ -163,6 +163,19 @@ def test_a_batch_takes_no_more_rows_than_it_may_and_a_slow_partition_makes_no_ro
     assert source.committed[-1] == {"a": 9, "b": 30}
 
 
+@pytest.mark.parametrize("limit", ["1", "4", "100"])
+def test_rows_of_one_time_come_in_the_order_of_their_source(limit, tmp_path):
+    path = made(tmp_path / "in.db")
+    add(path, *((number, "x", 1) for number in (5, 1, 9, 3, 7, 2)))
+    with CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local") as session:
+        session.open_stream("s", source_of(path), options={"maxRowsPerTrigger": limit})
+        session.query("q", "SELECT id FROM s [ROWS 2]")
+        session.start("available")
+        session.wait()
+        session.end_available(True)
+        assert session.queries["q"].results().column("id").to_pylist() == [2, 7]
+
+
 def test_rows_that_cannot_be_read_are_dead_letters_with_their_places(tmp_path):
     path = made(tmp_path / "in.db")
     add(path, (1, "a", 1), ("one", "b", 2), (3, "c", 3))

@@ -130,8 +130,9 @@ def test_a_digest_is_of_rows_in_any_order_also_of_values_with_parts():
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same process", "another process"])
-def test_results_that_are_not_written_again_are_safe(same):
+def test_results_that_are_not_written_again_are_safe(same, monkeypatch):
     """A name that was given before an error may be lost with the power, unless its folder is synced."""
+    monkeypatch.setattr("midstream.connectors.retrying.PAUSES", ())
     disk = VolatileDisk()
     uri = insert("results-that-are-safe", disk)
     due = Delivery("q", "identity", "one", "one", 0, 0, 5, TABLE.schema)

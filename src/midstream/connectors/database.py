@@ -33,7 +33,16 @@ def quoted(name: str) -> str:
     >>> quoted("sales.paid")
     '"sales"."paid"'
     """
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+    return ".".join(map(column, name.split(".")))
+
+
+def column(name: str) -> str:
+    """The name of a column as SQL has it, which has no parts.
+
+    >>> column("a.b")
+    '"a.b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
 
 
 class Database(ABC):
@@ -91,12 +100,12 @@ class Database(ABC):
             run.execute(f"CREATE TABLE IF NOT EXISTS {quoted(self.table)} ({', '.join(columns + keys)})")
             there = [one[0] for one in run.execute(f"SELECT * FROM {quoted(self.table)} LIMIT 0").description]
             missing = missing_columns(schema, there, self.name)
-            for column in self._columns(run, pa.schema(missing)) if missing else ():
-                run.execute(f"ALTER TABLE {quoted(self.table)} ADD COLUMN {column}")
+            for added in self._columns(run, pa.schema(missing)) if missing else ():
+                run.execute(f"ALTER TABLE {quoted(self.table)} ADD COLUMN {added}")
         self._opened = schema
 
     def _columns(self, run: Any, schema: pa.Schema) -> list[str]:
-        return [f"{quoted(name)} {kind}" for name, kind in zip(schema.names, self.types(run, schema), strict=True)]
+        return [f"{column(name)} {kind}" for name, kind in zip(schema.names, self.types(run, schema), strict=True)]
 
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the table has had the query's results; None if it has none."""
@@ -179,7 +188,7 @@ class Database(ABC):
                 detail="both are valid at the same instant",
                 hint="name in key all columns that tell rows apart, such as those of GROUP BY",
             )
-        rest = [quoted(name) for name in table.column_names if name not in self.key]
+        rest = [column(name) for name in table.column_names if name not in self.key]
         return f"ON CONFLICT ({_names(self.key)}) DO UPDATE SET " + ", ".join(f"{n} = excluded.{n}" for n in rest)
 
     def _whose(self, delivery: Delivery) -> list[str]:
@@ -191,7 +200,7 @@ class Database(ABC):
 
 
 def _names(names: Sequence[str]) -> str:
-    return ", ".join(map(quoted, names))
+    return ", ".join(map(column, names))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import duckdb
 import pyarrow as pa
 
-from midstream.connectors.database import Database, committed, quoted
+from midstream.connectors.database import Database, column, committed, quoted
 from midstream.connectors.fitting import STOP
 from midstream.connectors.forms import Form
 from midstream.connectors.registry import TABLE, Option, form_option
@@ -86,13 +86,13 @@ class DuckDB(Database):
         """Brings what the table has that rows may clash with: those that are alike in what must be unique."""
         target = quoted(self.table)
         types = {name: kind for name, kind, *_ in run.execute(f"DESCRIBE {target}").fetchall()}
-        typed = ", ".join(f"TRY_CAST({quoted(n)} AS {types[n]}) AS {quoted(n)}" for n in table.column_names)
+        typed = ", ".join(f"TRY_CAST({column(n)} AS {types[n]}) AS {column(n)}" for n in table.column_names)
         run.register("midstream_rows", table)
         place = [TRIAL, *f"main.{self.table}".split(".")[-2:]]
         for kind, parts in trial.execute(KEYS, [place]).fetchall():
             if kind == "FOREIGN KEY":
                 raise JobError(f"{self.name} has a foreign key, so rows cannot be tried", hint='use on_bad = "stop"')
-            unique = ", ".join(parts if kind == "INDEX" else map(quoted, parts))
+            unique = ", ".join(parts if kind == "INDEX" else map(column, parts))
             rows = f"SELECT {typed} FROM midstream_rows UNION ALL BY NAME SELECT * FROM {target} WHERE false"
             there = f"SELECT * FROM {target} WHERE ({unique}) IN (SELECT ({unique}) FROM ({rows}))"
             trial.register("midstream_there", run.sql(there).to_arrow_table())
@@ -100,7 +100,7 @@ class DuckDB(Database):
         run.unregister("midstream_rows")
 
     def insert(self, run: Any, table: pa.Table, into: str, instead: str) -> None:
-        names = ", ".join(map(quoted, table.column_names))
+        names = ", ".join(map(column, table.column_names))
         run.register("midstream_rows", table)
         run.execute(f"INSERT INTO {into} ({names}) SELECT {names} FROM midstream_rows {instead}")
         run.unregister("midstream_rows")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from midstream.connectors.database import Database, quoted
+from midstream.connectors.database import Database, column
 from midstream.connectors.environment import conceal
 from midstream.connectors.forms import Form, json_column
 from midstream.connectors.registry import TABLE, Option, form_option
@@ -51,7 +51,7 @@ class Postgres(Database):
         return [type_of(field.type) for field in schema]
 
     def insert(self, run: Any, table: pa.Table, into: str, instead: str) -> None:
-        names = ", ".join(map(quoted, table.column_names))
+        names = ", ".join(map(column, table.column_names))
         if not instead:
             _copy(run, table, into, names)
             return

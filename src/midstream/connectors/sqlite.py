@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from midstream.connectors.database import Database, committed, quoted
+from midstream.connectors.database import Database, column, committed
 from midstream.connectors.forms import Form, json_column
 from midstream.connectors.registry import TABLE, Option, form_option
 
@@ -46,7 +46,7 @@ class Sqlite(Database):
         return [_type(field.type) for field in schema]
 
     def insert(self, run: Any, table: pa.Table, into: str, instead: str) -> None:
-        names = ", ".join(map(quoted, table.column_names))
+        names = ", ".join(map(column, table.column_names))
         marks = ", ".join("?" for _ in table.column_names)
         rows = zip(*(_values(column) for column in table.columns), strict=True)
         run.executemany(f"INSERT INTO {into} ({names}) VALUES ({marks}) {instead}", rows)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from midstream.connectors.database import quoted
+from midstream.connectors.database import column, quoted
 
 NUMBER, AT = "midstream_row", "midstream_at"
 """The columns that the copy has more: the number of a row, and when it was copied."""
@@ -70,7 +70,7 @@ class TableCopy:
                 [self.place],
             ).fetchall()
         }
-        named = [quoted(name) if name in there else KNOWN.get(name, "NULL") for name in names]
+        named = [column(name) if name in there else KNOWN.get(name, "NULL") for name in names]
         chosen = ", ".join(f"({value})::text" for value in named)
         within = f"WHERE {NUMBER} > %s AND {NUMBER} <= %s ORDER BY {NUMBER}"
         rows = run.execute(f"SELECT {chosen} FROM {self.place} {within}", [start, end]).fetchall()
