@@ -56,11 +56,12 @@ def made(kind: str, folder: Path) -> tuple[dict[str, Any], Callable[[], list[int
 
 
 def rows(since: int, until: int) -> pa.Table:
-    """Rows that do not become small."""
+    """Rows that do not become small, but for those of one part, which come first."""
     random = np.random.default_rng(since)
     text = [random.bytes(20).hex() for _ in range(since, until)]
     times = range(since, until)
-    return pa.table({"k": times, "part": ["p"] * len(times), "text": text, "valid_from": times, "valid_to": times})
+    parts = ["small" if n < 5 else "large" for n in range(len(times))]
+    return pa.table({"k": times, "part": parts, "text": text, "valid_from": times, "valid_to": times})
 
 
 def give(sink: Any, since: int, until: int) -> None:
@@ -96,7 +97,8 @@ def test_a_target_whose_disk_was_full_has_each_result_once(kind: str, tmp_path: 
     monkeypatch.setattr(retrying, "time", SimpleNamespace(sleep=pauses.append))
     with full(), pytest.raises(JobError, match=r"does not take results of query q|cannot write .*\n.*too large"):
         give(sink, 10, 5_000)
-    assert pauses == list(PAUSES) and sorted(read()) == list(range(10))
+    begun = range(10, 15) if kind == "hive" else ()  # files of the last attempt, which the next one removes
+    assert pauses == list(PAUSES) and sorted(read()) == [*range(10), *begun]
     with full() as make_room:
         monkeypatch.setattr(retrying, "time", SimpleNamespace(sleep=lambda _: make_room()))
         give(sink, 10, 5_000)

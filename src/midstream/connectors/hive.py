@@ -84,7 +84,7 @@ class Hive:
 
     def write(self, delivery: Delivery, table: pa.Table) -> None:
         """Writes the files of a delivery, then its mark."""
-        attempt = secrets.token_hex(8)
+        attempt = self._attempt(delivery)
         self._mark(delivery, attempt, write_parts(self.path, self.by, f"{delivery.key}-{attempt}", table))
 
     def deliver(self, results: Any, delivery: Delivery) -> None:
@@ -94,11 +94,16 @@ class Hive:
             deliver(self, results if isinstance(results, pa.Table) else results.toArrow(), delivery)
             return
         self.open(delivery.schema)
-        attempt = secrets.token_hex(8)
+        attempt = self._attempt(delivery)
         write = partial(_write_batches, self.path, self.by, f"{delivery.key}-{attempt}")
         written = results.repartition(*self.by).mapInArrow(write, "path string").toArrow()
         if written.num_rows:
             self._mark(delivery, attempt, written.column("path").to_pylist())
+
+    def _attempt(self, delivery: Delivery) -> str:
+        """A name for files; if they are not all written, whoever asks next looks for them, and removes them."""
+        self._had.pop(delivery.key, None)
+        return secrets.token_hex(8)
 
     def _mark(self, delivery: Delivery, attempt: str, paths: Sequence[str]) -> None:
         """Says that all files of a delivery are there."""
