@@ -13,6 +13,7 @@ from midstream.operators.box import Box
 from midstream.operators.one_way_join import KeptWindowOperator, OneWayJoinOperator
 from midstream.operators.row_window import OrderedRowsOperator
 from midstream.operators.slices import KeyedSliceOperator, SliceOperator
+from midstream.operators.stateless import RowOperator
 
 
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
@@ -37,7 +38,7 @@ def test_nodes_say_of_their_operators_what_is_true(name: str) -> None:
 
 
 def test_every_kind_of_operator_is_checked() -> None:
-    abstract = {SliceOperator, KeyedSliceOperator, OrderedRowsOperator}
+    abstract = {SliceOperator, KeyedSliceOperator, OrderedRowsOperator, RowOperator}
     of_fragments = {
         KeptWindowOperator,
         OneWayJoinOperator,

@@ -55,7 +55,6 @@ class CallBinder(ValueBinder, Protocol):
 
     def inside(self, clause: str, aggregates: Aggregates | None = None) -> ValueBinder:
         """A binder for what a call of an aggregate, or with OVER, looks at."""
-        ...
 
 
 def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:

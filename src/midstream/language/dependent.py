@@ -87,15 +87,12 @@ class Queries(Protocol):
 
     def query(self, node: Node, environment: Environment, in_order: bool = False) -> Relation:
         """A sub-query, with a column that tells in which order its rows came if that is asked and known."""
-        ...
 
     def lateral(self, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind) -> Project:
         """The tuples of a relation with what a sub-query gives beside each."""
-        ...
 
     def values(self, relation: Relation, environment: Environment) -> SubqueryValues:
         """The sub-queries that the condition of a join of a relation holds."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
     """Drops what stands around a query: into what its results go, and that they are given when windows end."""
     tokens = list(DIALECT.tokenize(text))
     words = [token.text.upper() for token in tokens]
-    if words[:1] in (["INSERT"], ["CREATE"]):
+    if words[:1] in (["INSERT"], ["CREATE"]) and not {"MACRO", "FUNCTION"} & set(words[1:5]):
         query = next((t for t, word in zip(tokens, words, strict=True) if word in ("SELECT", "WITH")), tokens[0])
         yield Edit(0, query.start, "")
     ends = len(words) - (words[-1:] == [";"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -41,49 +42,36 @@ class SubqueryValues(Protocol):
 
     def value(self, around: ScalarBinder, node: exp.Subquery) -> Expression:
         """The value of a scalar sub-query."""
-        ...
 
     def exists(self, around: ScalarBinder, node: exp.Exists) -> Expression:
         """The truth of EXISTS."""
-        ...
 
     def contains(self, around: ScalarBinder, node: exp.In) -> Expression:
         """The truth of IN."""
-        ...
 
     def compares(self, around: ScalarBinder, node: Node, operator: str, every: bool) -> Expression:
         """The truth of a comparison with any or all values."""
-        ...
 
     def put(self, left: Relation, right: Relation, node: Node) -> tuple[Relation, Relation]:
         """The two sides of a join with the values that its condition holds."""
-        ...
 
 
+@dataclass(eq=False)
 class ScalarBinder:
     """Binds the values of one clause."""
 
-    def __init__(
-        self,
-        binding: Binding,
-        scope: Scope,
-        clause: str,
-        aggregates: Aggregates | None = None,
-        subqueries: SubqueryValues | None = None,
-        overs: Overs | None = None,
-    ) -> None:
-        self.binding = binding
-        self.subqueries = subqueries
-        self.scope = scope
-        self.clause = clause
-        self.aggregates = aggregates
-        self.overs = overs
-        self.unnests: Unnests | None = None
-        self.below: SubqueryValues | None = None
-        self.shorthands: dict[str, Node] = {}
-        self.given: dict[str, Expression] = {}
-        self.places: dict[str, int | None] = {}
-        self._depth = 0
+    binding: Binding
+    scope: Scope
+    clause: str
+    aggregates: Aggregates | None = None
+    subqueries: SubqueryValues | None = None
+    overs: Overs | None = None
+    unnests: Unnests | None = None
+    below: SubqueryValues | None = None
+    shorthands: dict[str, Node] = field(default_factory=dict)
+    given: dict[str, Expression] = field(default_factory=dict)
+    places: dict[str, int | None] = field(default_factory=dict)
+    _depth: int = 0
 
     def bind(self, node: Node) -> Expression:
         """The meaning of a value."""

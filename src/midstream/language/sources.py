@@ -7,7 +7,7 @@ and holds a RIGHT or FULL join, or a sequence, is put together on its own first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -32,20 +32,18 @@ from midstream.language.unnesting import rows_of_function, rows_of_values
 from midstream.language.windows import bind_window, is_raw, require_instants, require_window, valid_until
 
 
+@dataclass(eq=False)
 class SourceBinder:
     """Binds the FROM clause of one SELECT into a relation, and fills the scope.
 
     `base` is a relation beside whose tuples the clause is read: that to the left of LATERAL, or a domain.
     """
 
-    def __init__(
-        self, binding: Binding, environment: Environment, binder: Queries, base: Relation | None = None
-    ) -> None:
-        self.binding = binding
-        self.environment = environment
-        self.binder = binder
-        self.base = base
-        self.bounded = False
+    binding: Binding
+    environment: Environment
+    binder: Queries
+    base: Relation | None = None
+    bounded: bool = False
 
     def bind(self, select: exp.Select, scope: Scope) -> Relation:
         """The relation of a FROM clause."""

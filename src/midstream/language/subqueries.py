@@ -33,13 +33,11 @@ class ClauseBinder(Queries, Protocol):
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
         """The relation of FROM."""
-        ...
 
     def where(
         self, node: exp.Select, relation: Relation, scope: Scope, environment: Environment, correlate: bool = False
     ) -> tuple[Relation, list[Expression]]:
         """The relation after WHERE, and the conditions that only the query around it can check."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

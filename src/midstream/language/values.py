@@ -18,28 +18,21 @@ class ValueBinder(Protocol):
 
     def bind(self, node: Node) -> Expression:
         """The meaning of a value."""
-        ...
 
     def condition(self, node: Node) -> Expression:
         """The meaning of a condition."""
-        ...
 
     def call(self, function: str, arguments: list[Expression], nodes: list[Node], node: Node) -> Call:
         """A built-in function, its arguments cast to what it takes."""
-        ...
 
     def borrowed(self, function: str, arguments: list[Expression], node: Node) -> Call:
         """A function that another engine computes."""
-        ...
 
     def within(self, scope: Scope) -> ValueBinder:
         """A binder of values where names mean something else."""
-        ...
 
     def coming(self) -> list[Expression]:
         """What tells in which order the rows came, if they are those of one stream."""
-        ...
 
     def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
         """A choice between values, in their common type."""
-        ...

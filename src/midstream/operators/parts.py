@@ -121,25 +121,18 @@ class Argument:
 ALL_ROWS = Argument()
 
 
+@dataclass(frozen=True, slots=True)
 class SweptParts:
     """All rows that an aggregate looks at, read as often as it asks; `rows` is how many they are at most.
 
     `known` has what several aggregates ask for, by name; `several` says that there may be more than one part.
     """
 
-    def __init__(
-        self,
-        argument: Argument,
-        rows: int,
-        read: Callable[[], Iterable[SweptPart]],
-        known: dict[object, Any],
-        several: bool = False,
-    ) -> None:
-        self.argument = argument
-        self.rows = rows
-        self.read = read
-        self.known = known
-        self.several = several
+    argument: Argument
+    rows: int
+    read: Callable[[], Iterable[SweptPart]]
+    known: dict[object, Any]
+    several: bool = False
 
     def __iter__(self) -> Iterator[SweptPart]:
         return iter(self.read())

@@ -18,7 +18,21 @@ from midstream.operators.state.segment import expand
 from midstream.operators.vectors import numbers_of
 
 
-class FilterOperator(Operator):
+class RowOperator(Operator):
+    """Gives of each batch what follows from its elements one by one."""
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        result = self.result(port, batch)
+        self.work.taken += len(batch)
+        self.work.given += len(result)
+        return result if len(result) else None
+
+    def result(self, port: int, batch: Elements) -> Elements:
+        """What follows from a batch."""
+        raise NotImplementedError
+
+
+class FilterOperator(RowOperator):
     """Keeps the elements for which the predicate is true."""
 
     name = "select"
@@ -28,18 +42,15 @@ class FilterOperator(Operator):
         self.predicate = predicate
         self.keeps_columns = keeps_columns
 
-    def process(self, port: int, batch: Elements) -> Elements | None:
+    def result(self, port: int, batch: Elements) -> Elements:
         mask = self.predicate(batch.columns)
         if not self.keeps_columns:
             names = self.schema.names
             batch = batch.with_columns(batch.columns.select(names) if names else rows_without_columns(len(batch)))
-        result = batch.where(mask)
-        self.work.taken += len(batch)
-        self.work.given += len(result)
-        return result if len(result) else None
+        return batch.where(mask)
 
 
-class ComputeOperator(Operator):
+class ComputeOperator(RowOperator):
     """Computes the columns of each element anew."""
 
     name = "project"
@@ -51,9 +62,7 @@ class ComputeOperator(Operator):
         self.columns = tuple(columns)
         self.unchanged = dict(unchanged or {})
 
-    def process(self, port: int, batch: Elements) -> Elements | None:
-        self.work.taken += len(batch)
-        self.work.given += len(batch)
+    def result(self, port: int, batch: Elements) -> Elements:
         if not self.columns:
             return batch.with_columns(rows_without_columns(len(batch)))
         arrays = [column(batch.columns) for column in self.columns]
@@ -64,7 +73,7 @@ class ComputeOperator(Operator):
         return Elements(columns, batch.valid_from, batch.valid_to, batch.hashes if hashed else None, hashed)
 
 
-class UnnestOperator(Operator):
+class UnnestOperator(RowOperator):
     """One element for each element of lists that are read side by side."""
 
     name = "unnest"
@@ -73,14 +82,10 @@ class UnnestOperator(Operator):
         super().__init__(schema)
         self.lists = dict(lists)
 
-    def process(self, port: int, batch: Elements) -> Elements | None:
+    def result(self, port: int, batch: Elements) -> Elements:
         lists = {name: _Lists(read(batch.columns)) for name, read in self.lists.items()}
         counts = np.maximum.reduce([one.lengths for one in lists.values()])
         rows, places, _ = expand(np.arange(len(batch)), np.zeros(len(batch), np.intp), counts)
-        self.work.taken += len(batch)
-        self.work.given += len(rows)
-        if not len(rows):
-            return None
         result = batch.take(rows)
         arrays = [
             lists[f.name].at(rows, places) if f.name in lists else result.columns.column(f.name) for f in self.schema
@@ -103,7 +108,7 @@ class _Lists:
         return self.elements.take(pa.array(self.starts[rows] + places, mask=places >= self.lengths[rows]))
 
 
-class ConcatenateOperator(Operator):
+class ConcatenateOperator(RowOperator):
     """All elements of all inputs, under the first one's names."""
 
     name = "union"
@@ -112,9 +117,7 @@ class ConcatenateOperator(Operator):
         super().__init__(schema)
         self.ports = ports
 
-    def process(self, port: int, batch: Elements) -> Elements | None:
-        self.work.taken += len(batch)
-        self.work.given += len(batch)
+    def result(self, port: int, batch: Elements) -> Elements:
         if port == 0:
             return batch
         renamed = (
@@ -123,7 +126,7 @@ class ConcatenateOperator(Operator):
         return Elements(renamed, batch.valid_from, batch.valid_to)
 
 
-class AssignWindowOperator(Operator):
+class AssignWindowOperator(RowOperator):
     """Sets validity of a tuple by itself: RANGE, NOW, UNBOUNDED, VALID UNTIL, HOP and TUMBLE."""
 
     name = "window"
@@ -132,14 +135,11 @@ class AssignWindowOperator(Operator):
         super().__init__(schema)
         self.spec = spec
 
-    def process(self, port: int, batch: Elements) -> Elements | None:
-        self.work.taken += len(batch)
-        result = windowed(batch, self.spec)
-        self.work.given += len(result)
-        return result if len(result) else None
+    def result(self, port: int, batch: Elements) -> Elements:
+        return windowed(batch, self.spec)
 
 
-class WindowBoundsOperator(Operator):
+class WindowBoundsOperator(RowOperator):
     """Elements cut at the boundaries of their window, each with when the window begins that ends there, and its end."""
 
     name = "window bounds"
@@ -148,15 +148,13 @@ class WindowBoundsOperator(Operator):
         super().__init__(schema)
         self.hop = hop
 
-    def process(self, port: int, batch: Elements) -> Elements | None:
-        self.work.taken += len(batch)
+    def result(self, port: int, batch: Elements) -> Elements:
         rows, starts, ends = pieces(batch.valid_from, batch.valid_to, self.hop)
         boundaries = boundary_at_or_before(starts, self.hop)
         cut = batch if len(rows) == len(batch) else batch.take(rows)
         bounds = [pa.array(t).cast(self.schema.types[-1]) for t in (beginning(boundaries, self.hop), boundaries)]
         columns = pa.RecordBatch.from_arrays([*cut.columns.columns, *bounds], schema=self.schema)
-        self.work.given += len(rows)
-        return cut.with_columns(columns).with_validity(starts, ends) if len(rows) else None
+        return cut.with_columns(columns).with_validity(starts, ends)
 
 
 def windowed(batch: Elements, spec: WindowSpec | None) -> Elements:

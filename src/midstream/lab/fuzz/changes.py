@@ -41,7 +41,7 @@ class Change:
         return f"{self.old}\n  -> {self.new}\n  kept: {self.kept}, lateness {self.lateness}"
 
 
-OF_WINDOWS = EVERYTHING - ROW_WINDOWS - SEQUENCES - {"unbounded", "raw"}
+OF_WINDOWS = EVERYTHING - ROW_WINDOWS - SEQUENCES - {"unbounded", "raw", "valid_until"}
 """What depends on rows of limited time alone: after a change there is an instant from which on it is complete."""
 
 

@@ -9,8 +9,10 @@ EXPRESSIONS = frozenset({"where", "expressions"})
 INNER = frozenset({"inner_join", "theta_join", "cross_join"})
 OUTER = frozenset({"left_join", "right_join", "full_join"})
 SET_OPERATIONS = frozenset({"union_all", "union", "except_all", "except", "intersect_all", "intersect"})
-AGGREGATION = frozenset({"group_by", "global_aggregate", "having", "filter", "distinct_aggregate"})
-PLACES = frozenset({"over", "limit"})
+AGGREGATION = frozenset({"group_by", "global_aggregate", "having", "filter", "distinct_aggregate"}) | {
+    *("grouping_sets", "lists")
+}
+PLACES = frozenset({"over", "limit", "qualify", "distinct_on"})
 SEQUENCES = frozenset({"followed_by", "asof_join"})
 TO_STREAM = frozenset({"istream", "dstream", "rstream"})
 
@@ -24,7 +26,8 @@ RELATIONAL = (
     | SET_OPERATIONS
     | AGGREGATION
     | PLACES
-    | {"raw", "unnest", "semi_join", "anti_join", "distinct", "subquery", "with", "bounds"}
+    | {"raw", "unnest", "semi_join", "anti_join", "distinct", "subquery", "scalar_subquery", "with", "bounds"}
+    | {"valid_until"}
 )
 """What means the same as SQL over the windows' contents at each instant."""
 

@@ -36,6 +36,13 @@ def both(kind: str, form: str, *parts: Value, sql: str | None = None) -> Value:
     return Value(form.format(*(p.cql for p in parts)), (sql or form).format(*(p.sql for p in parts)), kind)
 
 
+def joined(separator: str, parts: list[Value], lead: str = "") -> Value:
+    """Parts one after the other, behind a word; nothing of none."""
+    if not parts:
+        return Value("", "", "")
+    return Value(lead + separator.join(p.cql for p in parts), lead + separator.join(p.sql for p in parts), "boolean")
+
+
 def literal(kind: str, value: Any) -> Value:
     """A constant."""
     match value:
@@ -132,6 +139,16 @@ def _of_one_kind(form: str) -> Maker:
         return both("boolean", form, *(e.of(kind, min(d, 1)) for _ in range(form.count("{}"))))
 
     return make
+
+
+def _rows_compared(e: Expressions, d: int) -> Value:
+    """Two rows; a database compares structs, in which nulls are values."""
+    kinds = [e.any_kind(), e.any_kind()] * 2
+    word = e.pick(*COMPARISONS)
+    sql = f"({{0}} {word[0]} {{2}} OR ({{0}} = {{2}} AND {{1}} {word} {{3}}))"
+    if word in ("=", "<>"):
+        sql = f"({{0}} {word} {{2}} {'AND' if word == '=' else 'OR'} {{1}} {word} {{3}})"
+    return both("boolean", f"(({{}}, {{}}) {word} ({{}}, {{}}))", *(e.of(k, min(d, 1)) for k in kinds), sql=sql)
 
 
 def _conditional(kind: str) -> Maker:
@@ -283,6 +300,7 @@ MAKERS: dict[str, list[Maker]] = {
         _function("boolean", "({} >= {})", "decimal", "integer"),
         _membership,
         _text_condition,
+        _rows_compared,
     ],
     "date": [
         *_general("date"),

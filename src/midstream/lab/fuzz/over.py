@@ -44,10 +44,23 @@ def draw_over(e: Expressions) -> Value:
     return both(kind, text, *argument, *keys, *order)
 
 
+def draw_place(e: Expressions) -> Value:
+    """The place of a row in its partition."""
+    form = e.pick("row_number()", "rank()", "dense_rank()")
+    keys = e.choices.some(list(e.columns), 0, 1)
+    order = list(e.columns) if form == "row_number()" else e.choices.some(list(e.columns), 1, 2)
+    text = f"{form} OVER ({_listed('PARTITION BY', keys)}{_listed('ORDER BY', order, e)})"
+    return both("integer", text, *keys, *order)
+
+
 def first_rows(columns: tuple[Value, ...], limit: int, offset: int) -> str:
     """ORDER BY all columns and LIMIT."""
-    places = ", ".join(str(place) for place in range(1, len(columns) + 1))
-    return f" ORDER BY {places} LIMIT {limit}" + (f" OFFSET {offset}" if offset else "")
+    return f"{in_order(columns)} LIMIT {limit}" + (f" OFFSET {offset}" if offset else "")
+
+
+def in_order(columns: tuple[Value, ...]) -> str:
+    """ORDER BY all columns."""
+    return f" ORDER BY {', '.join(str(place) for place in range(1, len(columns) + 1))}"
 
 
 def _listed(words: str, values: list[Value], e: Expressions | None = None) -> str:

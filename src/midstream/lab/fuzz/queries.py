@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from midstream.lab.fuzz.aggregation import Aggregations
 from midstream.lab.fuzz.choices import Choices
-from midstream.lab.fuzz.expressions import COMPARISONS, INEXACT, Expressions, Value, both
-from midstream.lab.fuzz.over import draw_over, first_rows
+from midstream.lab.fuzz.expressions import INEXACT, Expressions, Value, both, joined
+from midstream.lab.fuzz.over import draw_over, draw_place, first_rows, in_order
 from midstream.lab.fuzz.sources import BOUNDED, ENDLESS, Leaf, Source, WindowChoice, draw_window, leaf_source
 from midstream.lab.fuzz.streams import StreamSpec
 
@@ -64,7 +65,12 @@ class Writer:
         return Query(cql, body.sql if relational else None, body.columns, tuple(self.leaves))
 
     def _first_rows(self, body: Query) -> Query:
-        if any(column.kind == "inexact" for column in body.columns) or not self._chance("limit", 6):
+        if any(column.kind == "inexact" for column in body.columns):
+            return body
+        if self._chance("distinct_on", 8):
+            head, tail = "SELECT DISTINCT ON (c0) * FROM (", f") AS {self._alias()}{in_order(body.columns)}"
+            return replace(body, cql=f"{head}{body.cql}{tail}", sql=f"{head}{body.sql}{tail}")
+        if not self._chance("limit", 6):
             return body
         first = first_rows(body.columns, self.choices.integer(0, 4), self.choices.integer(0, 1))
         return replace(body, cql=body.cql + first, sql=f"{body.sql}{first}")
@@ -110,7 +116,7 @@ class Writer:
             conditions.append(self._expressions(columns).condition())
         if self._chance("semi_join", 8) or self._chance("anti_join", 8):
             conditions.append(self._sub_query_condition(columns))
-        where = _joined(" AND ", conditions, " WHERE ")
+        where = joined(" AND ", conditions, " WHERE ")
         head, tail, output = self._head(columns, kinds)
         cql = f"{common.cql}SELECT {head.cql} FROM {from_.cql}{where.cql}{tail.cql}"
         sql = f"{common.sql}SELECT {head.sql} FROM {from_.sql}{where.sql}{tail.sql}"
@@ -121,74 +127,38 @@ class Writer:
         exact = kinds is not None
         kinds = kinds or self._kinds(columns)
         if self._chance("group_by", 3) or self._chance("global_aggregate", 8):
-            return self._aggregation(columns, kinds, exact)
-        e = self._expressions(columns)
+            made, tail = Aggregations(self.choices, self.constructs).draw(self._expressions(columns), kinds, exact)
+            return self._items(made), tail, _named(made)
+        e, tail = self._expressions(columns), Value("", "", "")
         items = [e.leaf(kind) if exact or self.choices.flag() else e.of(kind, 1) for kind in kinds]
         distinct = "DISTINCT " if self._chance("distinct", 5) else ""
         if e.allowed and not exact and not distinct and self.choices.chance(5):
             items.append(self.choices.choose(INEXACT)(e, 1))
         if not exact and not distinct and self._chance("over", 5):
             items.append(draw_over(e))
-        return self._items(items, distinct), Value("", "", ""), _named(items)
+        if not exact and self._chance("scalar_subquery", 6):
+            items.append(self._scalar(columns))
+        if self._chance("qualify", 8):
+            tail = both("", f" QUALIFY {{}} <= {self.choices.integer(1, 3)}", draw_place(e))
+        return self._items(items, distinct), tail, _named(items)
+
+    def _scalar(self, columns: tuple[Value, ...]) -> Value:
+        """The value of a sub-query over another stream, most often about the same key."""
+        leaf = leaf_source(self._leaf(self.forms))
+        inner = self.choices.choose([c for c in leaf.columns if c.kind != "time"])
+        form = self.choices.choose(["max({})", "min({})", "count({})"])
+        tied = not self.choices.chance(3)
+        on = self._join_condition(columns, leaf.columns, theta=self.choices.chance(4)) if tied else None
+        where = joined(" AND ", [on] if on else [], " WHERE ")
+        call = both("integer" if form.startswith("count") else inner.kind, form, inner)
+        parts = ((call.cql, leaf.cql, where.cql), (call.sql, leaf.sql, where.sql))
+        cql, sql = (f"(SELECT {a} FROM {b}{c})" for a, b, c in parts)
+        return Value(cql, sql, call.kind)
 
     def _items(self, items: list[Value], distinct: str = "") -> Value:
         named = [both(item.kind, f"{{}} AS c{i}", item) for i, item in enumerate(items)]
-        listed = _joined(", ", named)
+        listed = joined(", ", named)
         return Value(distinct + listed.cql, distinct + listed.sql, "")
-
-    def _aggregation(
-        self, columns: tuple[Value, ...], kinds: list[str], exact: bool
-    ) -> tuple[Value, Value, tuple[Value, ...]]:
-        e = self._expressions(columns)
-        only_global = "group_by" not in self.constructs or self._chance("global_aggregate", 3)
-        keys = [] if only_global else [self._key(e, kinds[0])]
-        items = [*keys, *(self._aggregate(e, kind, exact) for kind in kinds[len(keys) :])]
-        if not exact and self.choices.flag():
-            items.append(self._aggregate(e, "integer"))
-        group = _joined(", ", keys, " GROUP BY ")
-        having = self._having(e, bool(keys))
-        return self._items(items), Value(group.cql + having.cql, group.sql + having.sql, ""), _named(items)
-
-    def _key(self, e: Expressions, kind: str) -> Value:
-        """Something to group by that depends on the row: a constant would be read as a position."""
-        key = e.of(kind, 1) if self.choices.chance(4) else e.leaf(kind)
-        if any(c.sql in key.sql for c in e.columns):
-            return key
-        return both(kind, "CASE WHEN {} IS NULL THEN {} END", e.choices.choose(e.columns), key)
-
-    def _having(self, e: Expressions, grouped: bool) -> Value:
-        parts = []
-        if self._chance("having", 3):
-            subject = self._aggregate(e, "integer")
-            parts.append(both("boolean", f"{{}} {e.pick(*COMPARISONS)} {self.choices.integer(0, 3)}", subject))
-        having = _joined(" AND ", parts, " HAVING ")
-        if grouped:
-            return having
-        # A continuous query has no row for an aggregate over nothing, a database has one.
-        return Value(having.cql, (having.sql + " AND " if having.sql else " HAVING ") + "count(*) > 0", "")
-
-    def _aggregate(self, e: Expressions, kind: str, exact: bool = True) -> Value:
-        """An aggregate whose value is of a kind, and does not depend on the order of adding if it is to be exact."""
-        argument = e.of(kind, 1)
-        distinct = "DISTINCT " if self._chance("distinct_aggregate", 4) else ""
-        filtered = self._chance("filter", 5)
-        where = both("", " FILTER (WHERE {})", e.condition(1)) if filtered else Value("", "", "")
-        match kind:
-            case "integer":
-                form = e.pick("count(*)", f"count({distinct}{{}})", f"sum({distinct}{{}})", "min({})", "max({})")
-                sql = f"CAST({form}{{}} AS BIGINT)" if form.startswith("sum") else f"{form}{{}}"
-                argument = e.of(e.any_kind(), 1) if form.startswith("count") else argument
-                parts = [where] if form == "count(*)" else [argument, where]
-                return both(kind, form + "{}", *parts, sql=sql)
-            case "double" if not exact:
-                names = ("avg", "sum", "stddev", "stddev_pop", "variance", "var_pop")
-                name = e.pick(*names[:2] if distinct else names)
-                sql = f"{name.replace('variance', 'var_samp')}({distinct}{{}}){{}}"
-                return both("inexact", f"{name}({distinct}{{}}){{}}", argument, where, sql=sql)
-            case "decimal":
-                return both(kind, f"{e.pick('sum', 'min', 'max')}({{}}){{}}", argument, where)
-            case _:
-                return both(kind, f"{e.pick('min', 'max')}({{}}){{}}", argument, where)
 
     def _from(self, depth: int) -> tuple[Value, Value, tuple[Value, ...], list[Value]]:
         """A WITH clause or nothing, the FROM clause, its columns, and conditions for WHERE."""
@@ -226,7 +196,7 @@ class Writer:
         """The elements of a list of some columns of one kind, null at times, which is a function beside the rows."""
         kind = self.choices.choose([c.kind for c in columns if c.kind != "time"] or ["time"])
         same = [c for c in columns if c.kind == kind]
-        listed = both("", "[{}]", _joined(", ", [self.choices.choose(same) for _ in range(self.choices.integer(1, 3))]))
+        listed = both("", "[{}]", joined(", ", [self.choices.choose(same) for _ in range(self.choices.integer(1, 3))]))
         made = both("", "CASE WHEN {} IS NOT NULL THEN {} END", self.choices.choose(columns), listed)
         alias = self._alias()
         text = both("", f"unnest({{}}) AS {alias}(e)", made)
@@ -261,7 +231,7 @@ class Writer:
             parts.append(both("boolean", f"{{}} {e.pick('=', '<=')} {{}}", *self.choices.choose(pairs)))
         if e.allowed and self.choices.chance(6):
             parts.append(e.condition(1))
-        return _joined(" AND ", parts)
+        return joined(" AND ", parts)
 
     def _source(self, depth: int) -> Source:
         if depth and self._chance("subquery", 4):
@@ -292,7 +262,7 @@ class Writer:
         inner = self._relation(0, None)
         self.forms = forms
         stream = replace(self.streams[0], columns=())
-        usable = tuple(f for f in forms if f != "partitioned_rows")
+        usable = tuple(f for f in forms if f not in ("partitioned_rows", "valid_until"))
         window = draw_window(self.choices, stream, self.constructs, usable)
         window = replace(window, size=min(window.size, 5)) if window.form == "range" else window
         name = self._alias()
@@ -310,12 +280,12 @@ class Writer:
         on = self._join_condition(columns, leaf.columns, theta=False)
         more = self._expressions(leaf.columns).condition(1) if self._chance("where", 4) else None
         if on is None or self.choices.flag():
-            where = _joined(" AND ", [part for part in (on, more) if part], " WHERE ")
+            where = joined(" AND ", [part for part in (on, more) if part], " WHERE ")
             body = Value(f"SELECT 1 FROM {leaf.cql}{where.cql}", f"SELECT 1 FROM {leaf.sql}{where.sql}", "")
             return both("boolean", f"{negated}EXISTS ({{}})", body)
         pairs = [(a, b) for a in columns for b in leaf.columns if a.kind == b.kind != "time"]
         outer, inner = self.choices.choose(pairs)
-        where = _joined(" AND ", [more] if more else [], " WHERE ")
+        where = joined(" AND ", [more] if more else [], " WHERE ")
         body = Value(
             f"SELECT {inner.cql} FROM {leaf.cql}{where.cql}", f"SELECT {inner.sql} FROM {leaf.sql}{where.sql}", ""
         )
@@ -383,12 +353,6 @@ class Writer:
         if not allowed or not self.choices.chance(often):
             return None
         return self.choices.choose(allowed)
-
-
-def _joined(separator: str, parts: list[Value], lead: str = "") -> Value:
-    if not parts:
-        return Value("", "", "")
-    return Value(lead + separator.join(p.cql for p in parts), lead + separator.join(p.sql for p in parts), "boolean")
 
 
 def _named(items: list[Value]) -> tuple[Value, ...]:

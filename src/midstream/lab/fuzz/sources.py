@@ -9,7 +9,7 @@ from midstream.lab.fuzz.expressions import Value
 from midstream.lab.fuzz.streams import StreamSpec, TimeSpec
 
 BOUNDED = ("range", "now", "hop", "tumble", "cumulate", "session")
-ENDLESS = ("unbounded", "rows", "partitioned_rows")
+ENDLESS = ("unbounded", "rows", "partitioned_rows", "valid_until")
 OFTEN = (
     *["range"] * 4,
     "now",
@@ -20,6 +20,7 @@ OFTEN = (
     "partitioned_rows",
     "cumulate",
     "session",
+    "valid_until",
 )
 HOPS = ("hop", "tumble", "cumulate")
 
@@ -44,6 +45,9 @@ class WindowChoice:
                 return ""
             case "range":
                 return f" [RANGE {time.duration(self.size)}]"
+            case "valid_until":
+                end = f"ts + {'' if time.is_integer else 'INTERVAL '}{time.duration(self.size)}"
+                return f" [VALID UNTIL CASE WHEN k IS NOT NULL THEN {end} END]"
             case "rows" | "partitioned_rows":
                 slide = f" SLIDE {self.slide}" if self.slide > 1 else ""
                 return f" [{self._partition()}ROWS {self.count}{slide}]"
@@ -90,7 +94,7 @@ def draw_window(
     bounds = "bounds" in constructs and choices.chance(3)
     form = choices.choose([f for f in OFTEN if f in forms and f in constructs] or ["now"])
     match form:
-        case "range":
+        case "range" | "valid_until":
             return WindowChoice(form, size=choices.integer(1, 25))
         case "rows" | "partitioned_rows":
             by = choices.some([c.name for c in stream.columns], 1, 2) if form == "partitioned_rows" else ()

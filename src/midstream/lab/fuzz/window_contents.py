@@ -57,6 +57,9 @@ def _chosen(
             return [i for i in rows if times[i] == instant]
         case "range":
             return [i for i in rows if instant - window.size * second <= times[i] <= instant]
+        case "valid_until":
+            keys, size = table.column("k").to_pylist(), window.size * second
+            return [i for i in rows if times[i] <= instant and (keys[i] is None or instant < times[i] + size)]
         case "unbounded":
             return [i for i in rows if times[i] <= instant]
         case "rows" | "partitioned_rows":

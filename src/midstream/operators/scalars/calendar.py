@@ -152,12 +152,7 @@ def _field(name: str, options: pc.FunctionOptions | None = None) -> Maker:
 
 
 CALENDAR: dict[str, Maker] = {
-    "year": _field("year"),
-    "month": _field("month"),
-    "day": _field("day"),
-    "hour": _field("hour"),
-    "minute": _field("minute"),
-    "second": _field("second"),
+    **{name: _field(name) for name in ("year", "month", "day", "hour", "minute", "second")},
     "dayofyear": _field("day_of_year"),
     "dayofweek": _field("day_of_week", pc.DayOfWeekOptions(count_from_zero=True, week_start=7)),
     "epoch": _epoch,

@@ -21,6 +21,10 @@ Maker = Callable[[Call, Constants], Kernel]
 OnColumn = Callable[[pa.Array], pa.Array]
 
 
+COMPARISONS = {"=": "equal", "<>": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+"""What Arrow and numpy call the comparisons."""
+
+
 def arrow(name: str, options: pc.FunctionOptions | None = None) -> Kernel:
     """One of Arrow's own functions, looked up once."""
     function = pc.get_function(name)

@@ -14,7 +14,17 @@ import pyarrow.compute as pc
 
 from midstream.algebra.expressions import Call
 from midstream.operators.hashing import columns_equal
-from midstream.operators.scalars.kernels import Constants, Datum, Kernel, Maker, always, arrow, column, length_of
+from midstream.operators.scalars.kernels import (
+    COMPARISONS,
+    Constants,
+    Datum,
+    Kernel,
+    Maker,
+    always,
+    arrow,
+    column,
+    length_of,
+)
 
 _and, _or, _invert = arrow("and_kleene"), arrow("or_kleene"), arrow("invert")
 _equal, _is_null, _if_else = arrow("equal"), arrow("is_null"), arrow("if_else")
@@ -90,12 +100,7 @@ LOGIC: dict[str, Maker] = {
     "and": always(_columns_first(_folded(_and))),
     "or": always(_columns_first(_folded(_or))),
     "not": always(_invert),
-    "=": always(_equal),
-    "<>": always(arrow("not_equal")),
-    "<": always(arrow("less")),
-    "<=": always(arrow("less_equal")),
-    ">": always(arrow("greater")),
-    ">=": always(arrow("greater_equal")),
+    **{symbol: always(arrow(name)) for symbol, name in COMPARISONS.items()},
     "is_null": always(_is_null),
     "is_not_distinct_from": always(_same),
     "is_distinct_from": always(lambda left, right: _invert(_same(left, right))),

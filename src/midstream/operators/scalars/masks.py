@@ -13,20 +13,11 @@ import pyarrow as pa
 
 from midstream.algebra.expressions import Call, Column, Expression, Literal
 from midstream.operators.elements import Mask
-from midstream.operators.scalars.kernels import Datum
+from midstream.operators.scalars.kernels import COMPARISONS, Datum
 from midstream.operators.vectors import Numbers, numbers_of, storage_of, validity_of
 
 MaskNode = Callable[[pa.RecordBatch], Mask]
 Compile = Callable[[Expression], Callable[[pa.RecordBatch], Datum]]
-
-_COMPARISONS: dict[str, Callable[[Numbers, Numbers], Mask]] = {
-    "=": np.equal,
-    "<>": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
 
 
 def mask_of(truth: Datum, length: int) -> Mask:
@@ -47,7 +38,7 @@ def mask_node(expression: Expression, schema: pa.Schema, compile: Compile) -> Ma
             return _combined(np.logical_or, [mask_node(a, schema, compile) for a in args])
         case Call("not", (Call("is_null", (Column(name),)),)):
             return _present(schema.get_field_index(name))
-        case Call(function, (Column(), Column() | Literal())) if function in _COMPARISONS:
+        case Call(function, (Column(), Column() | Literal())) if function in COMPARISONS:
             return _comparison(expression, schema, compile) or _column_mask(expression, compile)
         case _:
             return _column_mask(expression, compile)
@@ -84,7 +75,7 @@ def _comparison(call: Call, schema: pa.Schema, compile: Compile) -> MaskNode | N
     dtype = storage_of(left.type)
     if dtype is None or left.type != right.type or (isinstance(right, Literal) and right.value is None):
         return None
-    compare = _COMPARISONS[call.function]
+    compare: Callable[..., Mask] = getattr(np, COMPARISONS[call.function])
     general = _column_mask(call, compile)
     here = schema.get_field_index(str(left))
     constant = numbers_of(pa.array([right.value], right.type))[0] if isinstance(right, Literal) else None
