@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from zoneinfo import ZoneInfo
 
 import pyarrow.types as kind
@@ -159,26 +159,14 @@ def _amount(text: str) -> str | int | float:
         return float(text) if text.replace(".", "", 1).lstrip("-").isdecimal() else text
 
 
-def is_raw(plan: Relation) -> bool:
-    """Whether all tuples still count for one tick only, because no window has said otherwise."""
+def is_raw(plan: Relation, of_union: Callable[[Iterable[bool]], bool] = all) -> bool:
+    """Whether tuples, of a union all or any, still count for one tick only, because no window has said otherwise."""
     match plan:
         case Stream() | Sequence() | Match():
             return True
-        case Select() | Project() | RowsOverStream() | Unnested():
-            return is_raw(plan.inputs[0])
-        case Union():
-            return all(map(is_raw, plan.inputs))
+        case Select() | Project() | RowsOverStream() | Unnested() | Union():
+            return of_union([is_raw(child, of_union) for child in plan.inputs])
     return False
-
-
-def reads_raw(plan: Relation) -> bool:
-    """Whether some of its tuples count for one tick only: one such branch of a union is enough."""
-    match plan:
-        case Select() | Project() | RowsOverStream() | Unnested():
-            return reads_raw(plan.inputs[0])
-        case Union():
-            return any(map(reads_raw, plan.inputs))
-    return is_raw(plan)
 
 
 def is_time(expression: Expression, plan: Relation) -> bool:
@@ -220,7 +208,7 @@ def _time_columns(plan: Relation) -> set[str]:
 
 def require_window(binding: Binding, plan: Relation, purpose: str, node: Node | None = None) -> None:
     """Refuses raw streams where a result would have to remember them for ever."""
-    if not reads_raw(plan):
+    if not is_raw(plan, any):
         return
     raw = next(n for n in walk_plan(plan) if isinstance(n, Stream | Sequence | Match) and not _below_window(plan, n))
     if isinstance(raw, Match | Sequence):

@@ -29,7 +29,7 @@ from midstream.operators.accumulators import (
 from midstream.operators.borrowed_aggregates import value_on_pieces
 from midstream.operators.elements import Elements, Indices, Mask
 from midstream.operators.float_sums import float_totals
-from midstream.operators.large_groups import LargeGroups, LargeSlice, Values
+from midstream.operators.large_groups import LargeGroups, LargeSlice, Values, entries
 from midstream.operators.ordering import group_rows, groups_by, total_order
 from midstream.operators.parts import ALL_ROWS, Argument, SweptPart, SweptParts, SweptRows, count_measure
 from midstream.operators.slices import KeyedSliceOperator
@@ -67,6 +67,7 @@ class GroupAggregateOperator(KeyedSliceOperator):
     """Aggregates by key columns, or over everything if there are none."""
 
     name = "aggregate"
+    together = "the rows of one group for a function that needs all of them"
 
     def __init__(
         self, schema: pa.Schema, kept: SortedState, keys: Sequence[str], specs: Sequence[AggregateSpec], grid: Hop
@@ -84,10 +85,7 @@ class GroupAggregateOperator(KeyedSliceOperator):
     def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
         assert self.most is not None
         if self.row_by_row:
-            self.refuse_more_than_memory(
-                "the rows of one group for a function that needs all of them", stored[0].size()
-            )
-            yield from self.answers([part.alive() for part in stored], start, end)
+            yield from super().answers_in_parts(stored, start, end)
             return
         for rows in LargeGroups(stored, self.keys, self.most).slices():
             yield self.answer(rows)
@@ -102,17 +100,8 @@ class GroupAggregateOperator(KeyedSliceOperator):
         return Elements(batch, pieces.starts, pieces.ends).where(rows.parts(ALL_ROWS, known).count > 0)
 
     def _layout(self, rows: Elements, groups: Indices, start: int, end: int) -> SweptRows:
-        throughout = (rows.valid_from == start) & (rows.valid_to == end)
-        if self.row_by_row:
-            throughout[:] = False
-        whole, single = np.flatnonzero(throughout), np.flatnonzero(~throughout)
-        merged = np.flatnonzero(np.bincount(groups[whole], minlength=1)) if len(whole) else whole
-        pieces = sweep(
-            np.concatenate([groups[single], merged]),
-            np.concatenate([rows.valid_from[single], np.full(len(merged), start)]),
-            np.concatenate([rows.valid_to[single], np.full(len(merged), end)]),
-        )
-        return SweptRows(pieces, groups, single, whole, merged)
+        parts, *swept = entries(groups, rows.valid_from, rows.valid_to, start, end, self.row_by_row)
+        return SweptRows(sweep(*swept), groups, *parts)
 
 
 class InMemory:

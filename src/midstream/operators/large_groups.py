@@ -82,15 +82,24 @@ class GroupRows:
 
     def layout(self, pieces: Sweep, start: int, end: int) -> SweptRows:
         """How they are swept over the pieces of a slice; those valid throughout enter as one per group."""
-        throughout = (self.starts == start) & (self.ends == end)
-        whole, single = np.flatnonzero(throughout), np.flatnonzero(~throughout)
-        merged = np.flatnonzero(np.bincount(self.groups[whole])) if len(whole) else NONE
-        groups = np.concatenate([self.groups[single], merged])
-        starts = np.concatenate([self.starts[single], np.full(len(merged), start)])
-        ends = np.concatenate([self.ends[single], np.full(len(merged), end)])
+        parts, groups, starts, ends = entries(self.groups, self.starts, self.ends, start, end)
         first, last = positions(pieces, groups, starts), positions(pieces, groups, ends)
-        covered = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
-        return SweptRows(covered, self.groups, single, whole, merged)
+        return SweptRows(Sweep(pieces.groups, pieces.starts, pieces.ends, first, last), self.groups, *parts)
+
+
+def entries(
+    groups: Indices, starts: Ticks, ends: Ticks, start: int, end: int, one_by_one: bool = False
+) -> tuple[tuple[Indices, Indices, Indices], Indices, Ticks, Ticks]:
+    """What is swept of a slice: rows one by one, and those valid throughout as one per group.
+
+    First which rows are which, and the groups of the latter; then groups, starts and ends of what is swept.
+    """
+    throughout = (starts == start) & (ends == end) & (not one_by_one)
+    whole, single = np.flatnonzero(throughout), np.flatnonzero(~throughout)
+    merged = np.flatnonzero(np.bincount(groups[whole])) if len(whole) else NONE
+    of_all = np.concatenate([groups[single], merged])
+    first = np.concatenate([starts[single], np.full(len(merged), start)])
+    return (single, whole, merged), of_all, first, np.concatenate([ends[single], np.full(len(merged), end)])
 
 
 class LargeGroups:

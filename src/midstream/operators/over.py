@@ -26,7 +26,7 @@ from midstream.operators.frames import FramePlaces, counted_for, frame_of, neigh
 from midstream.operators.ordering import changes, groups_by, ranks_of, stable_order, total_order
 from midstream.operators.parts import SweptRows
 from midstream.operators.slices import KeyedSliceOperator
-from midstream.operators.state.alive import Alive, Stored
+from midstream.operators.state.alive import Alive
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, sweep
 from midstream.operators.vectors import gather
@@ -94,10 +94,6 @@ class OverPartitionOperator(KeyedSliceOperator):
     def __init__(self, schema: pa.Schema, kept: SortedState, functions: OrderedFunctions, grid: Hop) -> None:
         super().__init__(schema, (kept,), grid)
         self.functions = functions
-
-    def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
-        self.refuse_more_than_memory("the rows of one partition", stored[0].size())
-        yield from self.answers([part.alive() for part in stored], start, end)
 
     def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
         rows = alive[0].elements

@@ -113,6 +113,9 @@ class SliceOperator(Operator):
 class KeyedSliceOperator(SliceOperator):
     """Answers for every range of hashes by itself: rows that it looks at together have equal keys."""
 
+    together = "the rows of one partition"
+    """What has to be in memory at once."""
+
     def evaluations(self, start: int, end: int) -> Iterator[Elements]:
         for stored in stored_by_range(self.kept, start, end, self.most):
             if self.is_large(stored):
@@ -129,8 +132,9 @@ class KeyedSliceOperator(SliceOperator):
         raise NotImplementedError
 
     def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
-        """The same to what does not fit into memory, of few keys with many rows."""
-        raise NotImplementedError
+        """The same to what does not fit into memory, of few keys with many rows; here, only if memory allows it."""
+        self.refuse_more_than_memory(self.together, sum(part.size() for part in stored))
+        yield from self.answers([part.alive() for part in stored], start, end)
 
 
 def more_than_memory(operator: str, what: str, size: int, limit: int) -> InputError:
