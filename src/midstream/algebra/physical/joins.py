@@ -110,7 +110,8 @@ class OuterJoin(Binary):
 
     @property
     def label(self) -> str:
-        return f"{self.kind.title()}Join{condition_label(self.left_key, self.right_key, self.residual)}"
+        nulls = " with nulls" if self.nulls_equal else ""
+        return f"{self.kind.title()}Join{condition_label(self.left_key, self.right_key, self.residual)}{nulls}"
 
 
 def condition_label(left: tuple[str, ...], right: tuple[str, ...], residual: Expression | None) -> str:

@@ -83,7 +83,8 @@ class FollowedBy(Binary):
     def label(self) -> str:
         reach = "" if self.within is None else f" within {self.within}"
         order = "" if self.order == "<=" else f" first {self.order} second"
-        return f"Sequence {self.mode}{order}{condition_label(self.left_key, self.right_key, self.condition)}{reach}"
+        how = f"{self.mode}{' outer' if self.outer else ''}{order}"
+        return f"Sequence {how}{condition_label(self.left_key, self.right_key, self.condition)}{reach}"
 
     @property
     def longest(self) -> int | None:

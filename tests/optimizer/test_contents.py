@@ -1,0 +1,47 @@
+"""What a node holds is told by a text: queries of one text are one query and share state, so they mean the same."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from tests.profiles import always
+
+import midstream as ms
+from midstream.api import plans
+from midstream.lab.fuzz.changes import draw_change
+
+STREAMS = {
+    "A": pa.table({"ts": [1, 4, 5], "k": pa.array([1, None, 2], pa.int64()), "v": [1, 2, 3]}),
+    "B": pa.table({"ts": [2, 3, 9], "k": pa.array([1, None, 7], pa.int64()), "v": [4, 5, 6]}),
+}
+PAIRS = [
+    (
+        "SELECT A.v, B.v AS w FROM A ASOF LEFT JOIN B ON A.k = B.k",
+        "SELECT A.v, B.v AS w FROM A ASOF JOIN B ON A.k = B.k",
+    ),
+    *(
+        (
+            f"SELECT * FROM A [RANGE 9] {kind} JOIN B [RANGE 9] ON A.k = B.k",
+            f"SELECT * FROM A [RANGE 9] {kind} JOIN B [RANGE 9] ON A.k IS NOT DISTINCT FROM B.k",
+        )
+        for kind in ("", "LEFT", "FULL", "ANTI")
+    ),
+]
+
+
+def contents(query: str, inputs: dict[str, pa.Table]) -> set[str]:
+    return {plan.physical.content for plan in plans(query, inputs)}
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_queries_that_mean_different_things_have_different_contents(one: str, other: str) -> None:
+    assert not ms.snapshot_equal(ms.reference(one, STREAMS), ms.reference(other, STREAMS))
+    assert not contents(one, STREAMS) & contents(other, STREAMS)
+
+
+@pytest.mark.parametrize("seed", always(8, range(40)))
+def test_texts_whose_plans_have_one_content_mean_the_same(seed: int) -> None:
+    for change in (draw_change(100_000 + 10 * seed + i) for i in range(10)):
+        if contents(change.old, change.inputs) & contents(change.new, change.inputs):
+            found = [ms.reference(text, change.inputs) for text in (change.old, change.new)]
+            assert found[0].schema != found[1].schema or ms.snapshot_equal(*found), (change.old, change.new)
