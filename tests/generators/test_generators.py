@@ -84,6 +84,10 @@ def test_every_construct_appears(construct: str, drawn: list[Case]) -> None:
     assert sum(bool(re.search(TEXTS[construct], case.query)) for case in drawn) >= 5
 
 
+def test_what_nothing_follows_appears(drawn: list[Case]) -> None:
+    assert sum("NOT FOLLOWED BY" in case.query for case in drawn) >= 5
+
+
 def test_streams_have_everything_that_streams_do(drawn: list[Case]) -> None:
     tables = [table for case in drawn for table in case.inputs.values()]
     assert any(table.num_rows == 0 for table in tables)

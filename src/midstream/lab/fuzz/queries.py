@@ -326,16 +326,17 @@ class Writer:
         for before, after in zip(leaves, leaves[1:], strict=False):
             on = f" ON {before.alias}.k = {after.alias}.k"
             if form == "followed_by":
-                mode = self.choices.choose(["RECENT", "CHRONICLE", "ALL"])
-                step = f"FOLLOWED BY {leaf_source(after).cql} {mode}{on if self.choices.flag() else ''}"
+                absent = after is leaves[-1] and self.choices.chance(4)
+                mode = "" if absent else self.choices.choose([" RECENT", " CHRONICLE", " ALL"])
+                step = f"{'NOT ' * absent}FOLLOWED BY {leaf_source(after).cql}{mode}{on if self.choices.flag() else ''}"
             else:
                 order = self.choices.choose(["", "<=", "<", ">=", ">"])
                 times = f" AND {before.alias}.ts {order} {after.alias}.ts" if order else ""
                 step = f"ASOF {self.choices.choose(['', 'LEFT '])}JOIN {leaf_source(after).cql}{on}{times}"
             within = f" WITHIN {after.stream.time.duration(self.choices.integer(0, 15))}"
-            must = "ASOF LEFT" in step and ".ts <" in step
+            must = step.startswith("NOT") or ("ASOF LEFT" in step and ".ts <" in step)
             text += f" {step}{within if self.choices.flag() or must else ''}"
-        columns = tuple(column for source in sources for column in source.columns)
+        columns = tuple(column for source in sources[: count - ("NOT FOLLOWED" in text)] for column in source.columns)
         e = self._expressions(columns)
         items = [e.of(kind, 1) for kind in self._kinds(columns)]
         where = f" WHERE {e.condition(1).cql}" if "where" in self.constructs and self.choices.flag() else ""
