@@ -44,14 +44,15 @@ class DeadLetterFile:
 class SourceFile:
     """A file that is read as a stream: its path from the stream's folder, its size and when it was last written.
 
-    That is in nanoseconds. Where the size is not known, it is less than zero. Once it was read, none of its rows that
-    count is later than `latest`, in ticks.
+    That is in nanoseconds. Where the size is not known, it is less than zero. Once it was read, its rows count that are
+    at the earliest of the time `register`, in ticks, and at the latest of the time `latest`; others were dead letters.
     """
 
     path: str
     size: int
     modified: int
     latest: int | None = field(default=None, compare=False)
+    register: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from midstream.job.slots.doubled_moves import doubled_after
 from midstream.job.slots.pacing import resting
 from midstream.job.task.reports import FragmentReport
 
+FilesOf = Mapping[str, Sequence[SourceFile]]
 REMEMBERED = 100
 """How many migrations of a query, and moves of partition groups, manifests remember."""
 
@@ -110,13 +111,19 @@ class Outcome:
             waits={wait.query: wait.to_json() for wait in unexpected(held, batch.incoming.streams.values())},
             doubted=sorted(batch.incoming.reaches.doubted),
             nulls=self._nulls(before.nulls),
-            files=_read({**before.files, **moved}, read.files, self.latest),
+            files=self._read({**before.files, **moved}, read.files),
             listed={stream: lists for stream, lists in before.listed.items() if stream not in moved},
             folders={**before.folders, **read.folders},
             positions={**before.positions, **read.positions},
             lags=read.lags,
             order=[batch.incoming.streams[port].name for port in sorted(batch.incoming.streams)],
         )
+
+    def _read(self, before: FilesOf, now: FilesOf) -> FilesOf:
+        """The files that were read by now; of those of the batch, between which times their rows count."""
+        latest, since = self.latest.get, self.batch.registers.get
+        read = {n: [replace(f, latest=latest(n), register=since(n)) for f in files] for n, files in now.items()}
+        return {stream: (*before.get(stream, ()), *read.get(stream, ())) for stream in {**before, **now}}
 
     def _nulls(self, before: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """The columns of streams in which some row had no value by now."""
@@ -384,13 +391,6 @@ class Outcome:
         status = "cancelled" if migration.cancelling else "done"
         record = migration.record(query.plan.text, self.batch.batch_id, status, self._account(query, migration))
         return [*ended, record]
-
-
-def _read(
-    before: Mapping[str, Sequence[SourceFile]], now: Mapping[str, Sequence[SourceFile]], latest: Mapping[str, int]
-) -> dict[str, Sequence[SourceFile]]:
-    read = {stream: [replace(file, latest=latest.get(stream)) for file in files] for stream, files in now.items()}
-    return {stream: (*before.get(stream, ()), *read.get(stream, ())) for stream in {**before, **now}}
 
 
 def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:

@@ -149,7 +149,7 @@ class FolderReading:
         return tables, {"": (first, end)} if first < end else {}
 
     def _whole(self, file: SourceFile) -> pa.Table:
-        """The rows of a file that was read, up to the last time that was believed then."""
+        """The rows of a file that was read, without those that did not count because of their times."""
         try:
             table, (now,) = self.source.read([file])
         except (OSError, MidstreamError) as error:
@@ -159,7 +159,8 @@ class FolderReading:
         if file.size >= 0 and now.size != file.size:
             raise JobError(f"the file {file.path} of stream {self.declaration.name} has changed since it was read")
         ticks, _ = ticks_of(table.column(self.declaration.time), self.declaration.name)
-        return table if file.latest is None else table.filter(pa.array(ticks <= file.latest))
+        first, last = (BEGINNING if file.register is None else file.register), file.latest
+        return table.filter(pa.array((first <= ticks) & (ticks <= (INFINITY if last is None else last))))
 
     def _were_read(self, files: Files, manifest: Manifest) -> Sequence[SourceFile]:
         name = self.declaration.name

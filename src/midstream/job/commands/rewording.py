@@ -14,7 +14,7 @@ from midstream.algebra.plan import Relation
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError, QueryError
 from midstream.job.commands.adding import Adding, first_plan
-from midstream.job.events import QueryReplaced, QueryWithdrawn
+from midstream.job.events import MigrationCancelled, QueryReplaced, QueryWithdrawn
 from midstream.job.job import Job
 from midstream.job.queries.backfill import Backfill
 from midstream.job.queries.completeness import COMPLETE
@@ -89,6 +89,9 @@ class Rewording:
         if manifest is None or entry is None or self._is_as_it_was(entry, text):
             self.job.apply(QueryWithdrawn(text.name))
             return text, False
+        changing = self.job.state.verifications.by_query.get(text.name)
+        if replace and changing is not None and changing.shadow is not None:
+            self.job.apply(MigrationCancelled(text.name, f"another text is to take its place: {text.cql}"))
         self._require_rest(manifest, text.name, entry)
         old = self._old(text.name, entry)
         if old is not None and self._is_same(old, text):

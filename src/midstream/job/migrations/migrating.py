@@ -203,11 +203,11 @@ def _migrating_locally(state: JobState, query: RunningQuery, asked: MigrationAsk
 
 def cancel_migration(state: JobState, name: str, why: str = "") -> None:
     """Goes back to the old plan with the next batch."""
-    query = state.queries[name]
     verified = state.verifications.forget(name, state.queries)
     if verified is not None:
         state.cancelled.setdefault(name, []).append({**verified, **({"why": why} if why else {})})
         return
+    query = state.queries[name]
     require_at_work(state, name)
     migrating = {slot: own for slot, own in query.local.items() if own.migration is not None}
     if migrating:

@@ -5,7 +5,7 @@ queries keep them in segments: those between the first position whose rows can s
 query began are what its window lacks, each of them once. Before a batch some are read again and put among the rows that
 the query has yet to be given (`filling.py`); the manifest says what is unread. Tasks cannot tell where rows are from.
 
-Rows that could not be used when they came are left out again; those that came too late are not: the source has them.
+Rows that could not be used when they came are left out again, and of files those that came too late.
 """
 
 from __future__ import annotations

@@ -169,7 +169,14 @@ class Workload:
                 return {"command": "drop", "query": name}
             case "replace":
                 cql, incomplete = random.choice(sorted(QUERIES.values())), random.choice(["emit", "withhold"])
-                return {"command": "replace", "query": name, "cql": cql, "incomplete": incomplete}
+                rate = [None, 5, 50][number % 3]
+                return {
+                    "command": "replace",
+                    "query": name,
+                    "cql": cql,
+                    "incomplete": incomplete,
+                    "backfill_rate": rate,
+                }
             case "odd":
                 return random.choice([{"command": "fly"}, {"command": "migrate", "query": name}, {"query": 3}])
         return {"command": "status"}
