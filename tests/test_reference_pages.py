@@ -33,6 +33,8 @@ AS_OPERATORS = (
         "list_or_null",
         "list_or_empty",
         "packed",
+        "nested_greatest",
+        "nested_least",
         "as_type",
         "plus",
         "minus",

@@ -103,6 +103,15 @@ def test_a_part_that_is_the_whole_is_not_called_a_part():
 def test_operators_are_told_in_units():
     operator = {"label": "Join", "taken": 1e-6, "given": 1e-6, "state_rows": 5, "state_bytes": 6912}
     statistics = {"operators": [{**operator, "seconds_per_row": 0.00015}]}
-    told = {"query": "q", "batch": 1, "adaptivity": "auto", "plan": "", "why": "", "time": "timestamp", "decisions": ()}
+    told = {
+        "query": "q",
+        "batch": 1,
+        "adaptivity": "auto",
+        "plan": "",
+        "why": "",
+        "costs": "",
+        "time": "timestamp",
+        "decisions": (),
+    }
     text = decided_text({**told, "migrating_to": None, "statistics": statistics})
     assert "5 rows in 6.91 kB, 150 µs a row" in text and "e+0" not in text
