@@ -39,6 +39,8 @@ CALLS: dict[str, str] = {
     "percentile_disc(0.25) WITHIN GROUP (ORDER BY i DESC)": "quantile_disc(i, 0.25 ORDER BY i DESC)",
     "quantile_cont(f, [0.2, 0.7] ORDER BY f DESC)": "",
     "mode() WITHIN GROUP (ORDER BY i DESC)": "mode(i ORDER BY i DESC)",
+    "array_agg(DISTINCT 'a' ORDER BY 'a')": "list(DISTINCT 'a')",
+    "string_agg(s, ',' ORDER BY 7.5, s)": "string_agg(s, ',' ORDER BY s)",
     "quantile(i, 0.5)": "quantile_disc(i, 0.5)",
     "first(i)": "first(i ORDER BY n)",
     "first(u ORDER BY f DESC NULLS LAST)": "first(u ORDER BY f DESC NULLS LAST, n)",

@@ -77,13 +77,16 @@ def borrow_aggregate(
     function: str, arguments: Sequence[Expression], order: Sequence[OrderKey], distinct: bool
 ) -> AggregateCall:
     """An aggregate call over its arguments that are no constants; a QueryError if it has no meaning for them."""
+    if distinct and any(key.key not in arguments for key in order):
+        raise QueryError(f"{function}(DISTINCT …) can only be ordered by its argument")
+    order = [key for key in order if not constant(key.key)]  # which orders nothing
     columns = list(dict.fromkeys([*(arguments[i] for i in columns_among(arguments)), *(key.key for key in order)]))
     columns = columns or [TRUE]  # of constants alone, there are as many as there are rows
     texts = {a: constant(a) or f"{{{columns.index(a)}}}" for a in (*arguments, *(key.key for key in order))}
-    if distinct and any(key.key not in arguments for key in order):
-        raise QueryError(f"{function}(DISTINCT …) can only be ordered by its argument")
     keys = [key.sql(texts[key.key]) for key in order] + [
-        texts[a] for a in arguments[:1] if (order or distinct) and all(key.key != a for key in order)
+        texts[a]
+        for a in arguments[:1]
+        if (order or distinct) and not constant(a) and all(key.key != a for key in order)
     ]
     problem = "it takes other arguments"
     for template in BORROWED_AGGREGATES[function]:
