@@ -144,7 +144,9 @@ def _whole(name: str) -> Maker:
     function = arrow(name)
 
     def make(call: Call, constants: Constants) -> Kernel:
-        return (lambda value: value) if pa.types.is_integer(call.type) else function
+        if pa.types.is_decimal(call.type):
+            return _in_more_digits(function, call.type)
+        return function if pa.types.is_floating(call.type) else lambda value: value
 
     return make
 
@@ -152,12 +154,23 @@ def _whole(name: str) -> Maker:
 def _rounding(call: Call, digits: int = 0) -> OnColumn:
     if pa.types.is_floating(call.type):
         return lambda values: _rounded(values, digits)
-    if digits >= (call.type.scale if pa.types.is_decimal(call.type) else 0):
+    kind, decimal = call.type, pa.types.is_decimal(call.type)
+    if digits >= (kind.scale if decimal else 0):
         return lambda values: values
+    if decimal:
+        # Further to the left there are no digits, and all is rounded to zero.
+        least = pc.RoundOptions(max(digits, kind.scale - kind.precision - 1), "half_towards_infinity")
+        return _in_more_digits(lambda values: pc.round(values, options=least), kind)
     if digits < -18:
         return lambda values: _rounded_away(values, digits)
     options = pc.RoundOptions(ndigits=digits, round_mode="half_towards_infinity")
     return lambda values: pc.round(values, options=options)
+
+
+def _in_more_digits(function: Kernel, kind: pa.DataType) -> Kernel:
+    """A function of decimals whose results are checked: Arrow's own give zero for one that needs a digit too many."""
+    wide = pa.decimal256(kind.precision + 3, kind.scale)
+    return lambda values: function(values.cast(wide)).cast(kind)
 
 
 def _rounded(values: pa.Array, digits: int) -> pa.Array:
