@@ -39,7 +39,7 @@ def test_queries_that_mean_different_things_have_different_contents(one: str, ot
     assert not contents(one, STREAMS) & contents(other, STREAMS)
 
 
-@pytest.mark.parametrize("seed", always(8, range(40)))
+@pytest.mark.parametrize("seed", always(2, range(40)))
 def test_texts_whose_plans_have_one_content_mean_the_same(seed: int) -> None:
     for change in (draw_change(100_000 + 10 * seed + i) for i in range(10)):
         if contents(change.old, change.inputs) & contents(change.new, change.inputs):
