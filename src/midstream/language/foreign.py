@@ -48,6 +48,11 @@ BOUNDS = {
 
 NAMES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.DOT, TokenType.COMMA)
 
+_AFTER_KEYS = "HAVING QUALIFY ORDER_BY LIMIT FETCH OFFSET UNION EXCEPT INTERSECT SEMICOLON"
+
+AFTER_KEYS = frozenset(getattr(TokenType, name) for name in _AFTER_KEYS.split())
+"""What may stand behind the keys of GROUP BY."""
+
 AS_STRUCT = "{'start': window_start, 'end': window_end}"
 
 
@@ -248,20 +253,33 @@ def _grouped_windows(text: str, times: Mapping[str, str]) -> list[Edit]:
 
 
 def _sessions_of(text: str, call: Called) -> str:
-    """By what sessions are told apart: the other keys of the GROUP BY in which they stand."""
-    tokens = [token for token in DIALECT.tokenize(text) if token.start < call.start or token.start >= call.end]
-    groups = [i for i, token in enumerate(tokens) if token.token_type == TokenType.GROUP_BY]
-    if WINDOWS[call.name] != "SESSION" or not groups:
-        return ""
-    ends = (TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.R_PAREN, TokenType.SEMICOLON)
-    keys = list(takewhile(lambda token: token.token_type not in ends, tokens[groups[-1] + 2 :]))
-    parts = ", ".join(_text(text, [key]) for key in keys if key.token_type != TokenType.COMMA).replace(", ., ", ".")
-    names = [name.rpartition(".")[2] for name in parts.split(", ") if name]
+    """By what sessions are told apart: the other keys of the GROUP BY of the query in which they stand."""
+    keys = _other_keys(text, call) if WINDOWS[call.name] == "SESSION" else []
     if any(key.token_type not in NAMES for key in keys):
         raise QueryError(
-            "sessions beside other keys of GROUP BY than columns", hint="select the keys in a sub-query, under names"
+            "a session window cannot stand beside an expression in GROUP BY",
+            hint="select the expression under a name in a sub-query, and group by that",
         ).at(text, call.start)
-    return f"PARTITION BY {', '.join(names)} " if names else ""
+    parts = ", ".join(_text(text, [key]) for key in keys if key.token_type != TokenType.COMMA).replace(", ., ", ".")
+    return f"PARTITION BY {', '.join(name.rpartition('.')[2] for name in parts.split(', '))} " if parts else ""
+
+
+def _other_keys(text: str, call: Called) -> list[Token]:
+    """What stands in the GROUP BY of a call's query besides windows."""
+    windows = [(each.start, each.end) for each in _calls(text, WINDOWS)]
+    tokens = [t for t in DIALECT.tokenize(text) if not any(start <= t.start < end for start, end in windows)]
+    depths, level = list[int](), 0
+    for token in tokens:
+        level -= token.token_type == TokenType.R_PAREN
+        depths.append(level)
+        level += token.token_type == TokenType.L_PAREN
+    place = sum(token.start < call.start for token in tokens)
+    own = depths[place - 1] + (tokens[place - 1].token_type == TokenType.L_PAREN)
+    first = max((i + 1 for i in range(place) if depths[i] < own), default=0)
+    last = min((i for i in range(place, len(tokens)) if depths[i] < own), default=len(tokens))
+    groups = [i for i in range(first, last) if tokens[i].token_type == TokenType.GROUP_BY and depths[i] == own]
+    begun = max((i for i in groups if i < place), default=groups[0] if groups else last)
+    return list(takewhile(lambda token: token.token_type not in AFTER_KEYS, tokens[begun + 2 : last]))
 
 
 def _fields_of_window(text: str) -> Iterator[Edit]:
