@@ -11,8 +11,6 @@ have to be kept for ever.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -21,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
+from midstream.language.foreign_tokens import Called, Edit, calls, edited, other_keys, text_of
 from midstream.language.literals import duration_text
 from midstream.language.nodes import Node, flatten
 from midstream.language.text import DIALECT, read
@@ -48,31 +47,7 @@ BOUNDS = {
 
 NAMES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.DOT, TokenType.COMMA)
 
-_AFTER_KEYS = "HAVING QUALIFY ORDER_BY LIMIT FETCH OFFSET UNION EXCEPT INTERSECT SEMICOLON"
-
-AFTER_KEYS = frozenset(getattr(TokenType, name) for name in _AFTER_KEYS.split())
-"""What may stand behind the keys of GROUP BY."""
-
 AS_STRUCT = "{'start': window_start, 'end': window_end}"
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Other letters in the place of some."""
-
-    start: int
-    end: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """A call among tokens: its name, the place of its first token and behind its last, and its arguments' tokens."""
-
-    name: str
-    start: int
-    end: int
-    arguments: tuple[tuple[Token, ...], ...]
 
 
 def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = MappingProxyType({})) -> str:
@@ -89,8 +64,8 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
         times = dict.fromkeys((token.text for token in DIALECT.tokenize(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
     for step in (_statement, _table_functions, _grouped_windows, _newest_rows, _interval_joins):
-        query = _edited(query, list(step(query, known)))
-    return query if dialect == "risingwave" else _edited(query, list(_functions(query)))
+        query = edited(query, list(step(query, known)))
+    return query if dialect == "risingwave" else edited(query, list(_functions(query)))
 
 
 def _require_no_watermark(text: str) -> None:
@@ -105,29 +80,6 @@ def _require_no_watermark(text: str) -> None:
                 detail="how late rows may come is known before any query reads them",
                 hint=f'declare the stream with time = "{rest[0] if rest else ""}" and lateness = "{late}"',
             ).at(text, token.start)
-
-
-def _edited(text: str, edits: Sequence[Edit]) -> str:
-    for edit in sorted(edits, key=lambda e: e.start, reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
-
-
-def _calls(text: str, names: Mapping[str, str] | Sequence[str]) -> Iterator[Called]:
-    """The calls of some functions, by their tokens."""
-    tokens = list(DIALECT.tokenize(text))
-    for i, token in enumerate(tokens[:-1]):
-        if token.text.upper() in names and tokens[i + 1].token_type == TokenType.L_PAREN:
-            depth, place, arguments = 1, i + 2, [list[Token]()]
-            while place < len(tokens) and depth:
-                kind = tokens[place].token_type
-                depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(kind, 0)
-                if depth == 1 and kind == TokenType.COMMA:
-                    arguments.append([])
-                elif depth:
-                    arguments[-1].append(tokens[place])
-                place += 1
-            yield Called(token.text.upper(), token.start, tokens[place - 1].end + 1, tuple(map(tuple, arguments)))
 
 
 def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
@@ -145,7 +97,7 @@ def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
 
 def _functions(text: str) -> Iterator[Edit]:
     """Functions that mean something else in Spark and Flink: all is replaced, and weeks begin with day 1."""
-    for call in _calls(text, ("REGEXP_REPLACE", "DAYOFWEEK")):
+    for call in calls(text, ("REGEXP_REPLACE", "DAYOFWEEK")):
         if call.name == "DAYOFWEEK":
             yield Edit(call.end, call.end, " + 1)")
             yield Edit(call.start, call.start, "(")
@@ -153,13 +105,9 @@ def _functions(text: str) -> Iterator[Edit]:
             yield Edit(call.end - 1, call.end, ", 'g')")
 
 
-def _text(source: str, tokens: Sequence[Token]) -> str:
-    return source[tokens[0].start : tokens[-1].end + 1] if tokens else ""
-
-
 def _window(source: str, call: Called, amounts: Sequence[Sequence[Token]], partition: str = "") -> str:
     """The window that a function says, behind a stream."""
-    written = [_text(source, amount) for amount in amounts]
+    written = [text_of(source, amount) for amount in amounts]
     word = WINDOWS[call.name]
     if call.name == "WINDOW" and len(written) > 1:
         word = "HOP"
@@ -192,15 +140,15 @@ def _table_functions(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
     stars = [a for a, b in zip(tokens, tokens[1:], strict=False) if b.token_type == TokenType.STAR]
     starred = any(token.token_type in before for token in stars)
     timed = any(token.text.lower() == "window_time" for token in tokens)
-    for call in _calls(text, WINDOWS):
+    for call in calls(text, WINDOWS):
         arguments = _in_order(call.arguments)
         tabled = int(bool(arguments[0]) and arguments[0][0].text.upper() == "TABLE")
         if len(arguments) < 3 or not (tabled or [t.token_type for t in arguments[1]] == [TokenType.VAR]):
             continue
-        stream, rest = arguments[0][tabled], _text(text, arguments[0][tabled + 1 :])
+        stream, rest = arguments[0][tabled], text_of(text, arguments[0][tabled + 1 :])
         _require_time(text, call, times.get(stream.text.casefold()), arguments[1][2:-1] or arguments[1])
         partition = f"{rest} " if rest.upper().startswith("PARTITION") else ""
-        window = f"{_text(text, [stream])} {_window(text, call, arguments[2:], partition)}"
+        window = f"{text_of(text, [stream])} {_window(text, call, arguments[2:], partition)}"
         if starred or timed:
             columns = f"*, window_start, window_end{f', {WINDOW_TIME} AS window_time' if timed else ''}"
             window = f"(SELECT {columns} FROM {window})"
@@ -233,53 +181,35 @@ def _require_time(text: str, call: Called, time: str | None, named: Sequence[Tok
 
 def _grouped_windows(text: str, times: Mapping[str, str]) -> list[Edit]:
     """Windows that are keys of GROUP BY, put behind the stream."""
-    calls = [call for call in _calls(text, WINDOWS) if call.arguments[0] and len(call.arguments) > 1]
-    if not calls:
+    said = [call for call in calls(text, WINDOWS) if call.arguments[0] and len(call.arguments) > 1]
+    if not said:
         return []
-    written = {_window(text, call, call.arguments[1:], _sessions_of(text, call)) for call in calls}
+    written = {_window(text, call, call.arguments[1:], _sessions_of(text, call)) for call in said}
     tables = list(_tables(text))
     if len(written) > 1 or len(tables) != 1:
         raise QueryError(
             "a window as a key of GROUP BY needs a query of one stream and one window",
             hint="make a sub-query of the stream with its window: (SELECT … FROM A [TUMBLE '10 minutes'])",
-        ).at(text, calls[0].start)
+        ).at(text, said[0].start)
     stream, end = tables[0]
     edits = [Edit(end, end, f" {written.pop()}")]
-    for call in calls:
+    for call in said:
         _require_time(text, call, times.get(stream.casefold()), call.arguments[0])
         edits.append(Edit(call.start, call.end, "window_start, window_end" if call.start > end else AS_STRUCT))
-    edits += [Edit(call.start, call.end, BOUNDS[call.name]) for call in _calls(text, BOUNDS)]
+    edits += [Edit(call.start, call.end, BOUNDS[call.name]) for call in calls(text, BOUNDS)]
     return [*edits, *_fields_of_window(text)]
 
 
 def _sessions_of(text: str, call: Called) -> str:
     """By what sessions are told apart: the other keys of the GROUP BY of the query in which they stand."""
-    keys = _other_keys(text, call) if WINDOWS[call.name] == "SESSION" else []
+    keys = other_keys(text, call, WINDOWS) if WINDOWS[call.name] == "SESSION" else []
     if any(key.token_type not in NAMES for key in keys):
         raise QueryError(
             "a session window cannot stand beside an expression in GROUP BY",
             hint="select the expression under a name in a sub-query, and group by that",
         ).at(text, call.start)
-    parts = ", ".join(_text(text, [key]) for key in keys if key.token_type != TokenType.COMMA).replace(", ., ", ".")
+    parts = ", ".join(text_of(text, [key]) for key in keys if key.token_type != TokenType.COMMA).replace(", ., ", ".")
     return f"PARTITION BY {', '.join(name.rpartition('.')[2] for name in parts.split(', '))} " if parts else ""
-
-
-def _other_keys(text: str, call: Called) -> list[Token]:
-    """What stands in the GROUP BY of a call's query besides windows."""
-    windows = [(each.start, each.end) for each in _calls(text, WINDOWS)]
-    tokens = [t for t in DIALECT.tokenize(text) if not any(start <= t.start < end for start, end in windows)]
-    depths, level = list[int](), 0
-    for token in tokens:
-        level -= token.token_type == TokenType.R_PAREN
-        depths.append(level)
-        level += token.token_type == TokenType.L_PAREN
-    place = sum(token.start < call.start for token in tokens)
-    own = depths[place - 1] + (tokens[place - 1].token_type == TokenType.L_PAREN)
-    first = max((i + 1 for i in range(place) if depths[i] < own), default=0)
-    last = min((i for i in range(place, len(tokens)) if depths[i] < own), default=len(tokens))
-    groups = [i for i in range(first, last) if tokens[i].token_type == TokenType.GROUP_BY and depths[i] == own]
-    begun = max((i for i in groups if i < place), default=groups[0] if groups else last)
-    return list(takewhile(lambda token: token.token_type not in AFTER_KEYS, tokens[begun + 2 : last]))
 
 
 def _fields_of_window(text: str) -> Iterator[Edit]:
