@@ -13,6 +13,7 @@ from pyarrow.fs import FileSystem
 from tests.checkpoint.s3_server import s3_bucket
 
 from midstream.cluster.sinks import Delivery, connect
+from midstream.connectors.hive import write_parts
 from midstream.connectors.sink import deliver
 from midstream.errors import JobError
 from midstream.testing import check_sink
@@ -81,3 +82,14 @@ def test_partitions_of_an_object_store_have_each_result_once():
         filesystem, place = FileSystem.from_uri(f"{bucket}/out".replace("s3a:", "s3:"))
         found = ds.dataset(place, filesystem=filesystem, format="parquet", partitioning="hive").to_table().to_pylist()
     assert sorted((row["k"], row["place"]) for row in found) == [(1, "a/b"), (2, None), (3, "ü 1"), (4, "a/b")]
+
+
+def test_a_task_that_runs_again_leaves_nothing_of_the_run_that_failed(tmp_path):
+    rows = pa.table({"k": [1, 2, 1, None], "v": [1, 2, 3, 4]})
+    name = f"{7:016x}-{9:016x}"
+    first = write_parts(str(tmp_path), ["k"], name, rows.slice(0, 3), task=5)
+    again = write_parts(str(tmp_path), ["k"], name, rows.take([3, 2, 1, 0]), task=5)
+    other = write_parts(str(tmp_path), ["k"], name, rows.slice(0, 1), task=6)
+    assert set(first) < set(again) and not set(again) & set(other)
+    found = duckdb.sql(f"SELECT v FROM read_parquet('{tmp_path}/*/*.parquet') ORDER BY v").fetchall()
+    assert found == [(1,), (1,), (2,), (3,), (4,)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -123,13 +124,17 @@ class Hive:
         self._had[key] = delivery.until
 
 
-def write_parts(path: str, by: Sequence[str], name: str, table: pa.Table) -> list[str]:
-    """Writes rows into the files of their partitions; gives the names of the files."""
-    files, paths = files_at(path, private=False), []
+def write_parts(path: str, by: Sequence[str], name: str, table: pa.Table, task: int = 0) -> list[str]:
+    """Writes rows into the files of their partitions; gives the names of the files.
+
+    A task that runs again writes the same names, so that nothing is left of a run that failed.
+    """
+    files, paths, alike = files_at(path, private=False), list[str](), Counter[str]()
     for values, rows in _parts(table, by):
         folder = "/".join(f"{quote(column)}={_text(value)}" for column, value in zip(by, values, strict=True))
         files.make(folder)
-        paths.append(f"{folder}/{name}-{secrets.token_hex(4)}.parquet")
+        paths.append(f"{folder}/{name}-{task:x}{alike[folder]:02x}.parquet")
+        alike[folder] += 1  # by other values that are written in the same way
         files.write_atomic(paths[-1], parquet_bytes(rows.drop_columns(list(by))), point="sink", sync=False)
     return paths
 
@@ -138,8 +143,11 @@ def _write_batches(
     path: str, by: Sequence[str], name: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """What a task of Spark does: writes its rows, and gives the names of its files."""
-    given = list(batches)
-    paths = write_parts(path, by, name, pa.Table.from_batches(given)) if given else []
+    from pyspark import TaskContext
+
+    given, context = list(batches), TaskContext.get()
+    task = context.partitionId() if context is not None else 0
+    paths = write_parts(path, by, name, pa.Table.from_batches(given), task) if given else []
     yield pa.RecordBatch.from_arrays([pa.array(paths, pa.string())], names=["path"])
 
 
