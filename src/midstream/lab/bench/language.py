@@ -85,7 +85,7 @@ COMPARISONS = {
 }
 
 
-def bench_language(rows: int = 200_000, repeats: int = 3, seed: int = 7) -> Report:
+def bench_language(rows: int = 200_000, repeats: int = 1, seed: int = 7) -> Report:
     """Every construct against what is simpler, and against DuckDB."""
     report = Report("language")
     tables = {"A": _stream(rows, seed)}
