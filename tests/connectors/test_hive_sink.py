@@ -91,5 +91,5 @@ def test_a_task_that_runs_again_leaves_nothing_of_the_run_that_failed(tmp_path):
     again = write_parts(str(tmp_path), ["k"], name, rows.take([3, 2, 1, 0]), task=5)
     other = write_parts(str(tmp_path), ["k"], name, rows.slice(0, 1), task=6)
     assert set(first) < set(again) and not set(again) & set(other)
-    found = duckdb.sql(f"SELECT v FROM read_parquet('{tmp_path}/*/*.parquet') ORDER BY v").fetchall()
+    found = duckdb.execute("SELECT v FROM read_parquet(?) ORDER BY v", [f"{tmp_path}/*/*.parquet"]).fetchall()
     assert found == [(1,), (1,), (2,), (3,), (4,)]

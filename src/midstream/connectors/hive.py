@@ -37,6 +37,7 @@ NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 _MARK = re.compile(rf"{MARKS}/(?P<key>[0-9a-f]{{16}})-(?P<since>[0-9a-f]{{16}})-(?P<until>[0-9a-f]{{16}})\.json")
 _FILE = re.compile(r".*/(?P<key>[0-9a-f]{16})-(?P<attempt>[0-9a-f]{16})-[0-9a-f]+\.parquet")
+_TASK = f"{MARKS} task"
 
 
 class Hive:
@@ -97,7 +98,8 @@ class Hive:
         self.open(delivery.schema)
         attempt = self._attempt(delivery)
         write = partial(_write_batches, self.path, self.by, f"{delivery.key}-{attempt}")
-        written = results.repartition(*self.by).mapInArrow(write, "path string").toArrow()
+        numbered = results.repartition(*self.by).selectExpr("*", f"spark_partition_id() AS `{_TASK}`")
+        written = numbered.mapInArrow(write, "path string").toArrow()
         if written.num_rows:
             self._mark(delivery, attempt, written.column("path").to_pylist())
 
@@ -142,12 +144,11 @@ def write_parts(path: str, by: Sequence[str], name: str, table: pa.Table, task: 
 def _write_batches(
     path: str, by: Sequence[str], name: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What a task of Spark does: writes its rows, and gives the names of its files."""
-    from pyspark import TaskContext
-
-    given, context = list(batches), TaskContext.get()
-    task = context.partitionId() if context is not None else 0
-    paths = write_parts(path, by, name, pa.Table.from_batches(given), task) if given else []
+    """What a task of Spark does: writes its rows, each with the task's number, and gives the names of its files."""
+    paths = list[str]()
+    if given := [batch for batch in batches if batch.num_rows]:
+        table = pa.Table.from_batches(given)
+        paths = write_parts(path, by, name, table.drop_columns([_TASK]), table.column(_TASK)[0].as_py())
     yield pa.RecordBatch.from_arrays([pa.array(paths, pa.string())], names=["path"])
 
 
