@@ -9,7 +9,9 @@ import pytest
 from tests.interface.test_balancing_experiments import SMALL
 
 from midstream.errors import JobError
+from midstream.lab.experiments import dcape_on_jobs
 from midstream.lab.experiments.dcape_on_jobs import (
+    MAP,
     JobRun,
     even,
     run_on_job,
@@ -21,7 +23,7 @@ from midstream.lab.experiments.dcape_on_jobs import (
 )
 from midstream.lab.experiments.dcape_run import FIRST, SECOND, Adaptation, Rates
 from midstream.lab.experiments.dcape_throughput import ADAPTATIONS
-from midstream.lab.experiments.registry import ON_JOBS, run_experiment
+from midstream.lab.experiments.registry import ON_JOBS, repeat_experiment, run_experiment
 
 SETTING = replace(SMALL, rates=Rates(30, 3, 16.0), window=12, end=32, ready=6, optimised_at=14)
 RUN = (Adaptation(), Adaptation(True, "ptlb"), Adaptation(True, "mslb"))
@@ -64,7 +66,9 @@ def made_up(gain: int) -> dict[str, JobRun]:
     found = {}
     for adaptation in ADAPTATIONS:
         busiest = work.get(adaptation.name, 20_000 // gain)
-        found[adaptation.name] = JobRun(adaptation, [busiest], [busiest / 100], [900], [10], [40], answer=7)
+        found[adaptation.name] = JobRun(
+            adaptation, [busiest], [busiest / 100], [busiest / 50], [900], [10], [40], answer=7
+        )
     return found
 
 
@@ -72,7 +76,9 @@ def made_up(gain: int) -> dict[str, JobRun]:
 def test_the_bar_is_taken_from_the_better_single_adaptation(gain, holds):
     report = throughput_report("local", scaled(1), made_up(gain))
     bars = [verdict for verdict in report.verdicts if verdict.claim.startswith("both together")]
-    assert len(bars) == 2 and all(verdict.holds == holds for verdict in bars)
+    single, none = bars[:3], bars[3:]
+    assert [verdict.holds for verdict in single] == [holds] * 3 and [verdict.holds for verdict in none] == [True]
+    assert [verdict.clocked for verdict in bars] == [False, True, True, True]
     assert report.verdicts[0].holds and report.to_json()["experiment"] == "dcape-throughput"
 
 
@@ -85,6 +91,20 @@ def test_other_answers_are_found_out():
 def test_rows_in_states_say_what_builds_up():
     runs = {name: replace(run, stored=[40, 10 if run.adaptation.local else 40]) for name, run in made_up(160).items()}
     assert all(verdict.holds for verdict in tuples_report("spark", scaled(1), runs).verdicts)
+
+
+def test_settings_and_seeds_of_runs_on_jobs_are_those_of_every_experiment(monkeypatch):
+    seen = list[tuple[object, ...]]()
+
+    def noted(*arguments):
+        seen.append(arguments)
+        return made_up(160)
+
+    monkeypatch.setattr(dcape_on_jobs, "runs", noted)
+    report = repeat_experiment("dcape-throughput", 2, "local", ["slots=2"], seed=5)
+    assert seen == [("local", seed, scale, 2) for scale in (20, *MAP["scale"]) for seed in (5, 6)][: len(seen)]
+    assert {row.point["scale"] for row in report.map} == set(MAP["scale"])
+    assert report.verdicts[0].stable is not None and report.verdicts[0].stable.seeds == 2
 
 
 def test_only_some_experiments_run_on_jobs():

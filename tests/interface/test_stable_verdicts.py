@@ -92,5 +92,5 @@ def test_the_command_line_sets_seeds_and_settings():
 
 
 def test_runs_in_processes_say_what_runs_in_this_one_say():
-    plain, apart = (repeat_experiment("nos-plans", 2, ["sizes=3", "cases=4"], processes=n) for n in (1, 2))
+    plain, apart = (repeat_experiment("nos-plans", 2, settings=["sizes=3", "cases=4"], processes=n) for n in (1, 2))
     assert plain.to_json() == apart.to_json()

@@ -51,7 +51,7 @@ def experiment(
     \b
     Example:
       midstream experiment genmig-rates --out reports
-      midstream experiment dcape-throughput --on local
+      midstream experiment dcape-throughput --on local --seeds 5
       midstream experiment dcape-falling --set window=30 --seeds 5
       midstream experiment all -o gallery          some minutes; open gallery/index.html
     """
@@ -60,11 +60,9 @@ def experiment(
             raise JobError("all experiments together take --seeds alone", hint="name one for --on, --seed and --set")
         _all(out or Path("gallery"), seeds, processes, json)
         return
-    if seeds > 1 and on != SIMULATED:
-        raise JobError("--seeds is for simulated runs", hint="leave out --on")
     chosen = settings or []
     if seeds > 1:
-        report = repeat_experiment(name, seeds, chosen, seed, processes)
+        report = repeat_experiment(name, seeds, on, chosen, seed, processes)
     else:
         report = run_experiment(name, on, chosen, seed)
     _write(report, out, json)

@@ -3,7 +3,7 @@
 A job takes the next batch when the last one is done, so no slot lags behind another. A batch is as long as its busiest
 slot: the throughput of a run is what it has processed in the busiest slots' time of all its batches. That time is
 counted in row work, which does not depend on the machine: rows looked up, candidate pairs, rows stored, as operators
-report them. Seconds that slots measure stand beside it.
+report them. The processor seconds of the busiest slots stand beside it, and the seconds of whole batches by the clock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate
@@ -44,6 +44,9 @@ SLOTS, BATCH = 4, 4.0
 SCALE = 20
 """How many times the paper's rates: what slots do besides working on rows would show in seconds otherwise."""
 
+MAP = {"scale": (20, 200), "slots": (2, 4)}
+"""Where figure 7 is repeated: batches that are mostly other work than on rows, or mostly work on rows; slots."""
+
 GROUPS = 256
 PTLB_ENDS = "a move by PTLB lasts a window, and until then the sender has its groups to process as well"
 
@@ -52,21 +55,28 @@ OTHER_SECONDS = (
     "seconds also have in them what slots do besides work on rows, which is alike in all runs: opening and writing "
     "state, and results"
 )
+OTHER_CLOCK = (
+    "slots have as many cores as the machine, not one each; and the driver's part of a batch is alike in all runs"
+)
 
 
-def scaled(by: int) -> Setting:
+def scaled(by: int, seed: int = SIMULATED.seed) -> Setting:
     """The setting of the simulated cluster with more rows, and as many keys more: a row meets as many others."""
     rates = replace(SIMULATED.rates, each=SIMULATED.rates.each * by, fallen=(SIMULATED.rates.fallen or 0) * by)
-    return replace(SIMULATED, rates=rates, keys={name: by * count for name, count in SIMULATED.keys.items()})
+    return replace(SIMULATED, rates=rates, keys={name: by * count for name, count in SIMULATED.keys.items()}, seed=seed)
 
 
 @dataclass(slots=True)
 class JobRun:
-    """What a run did, by batch: the busiest slot's work and processor seconds, all slots' work, results, state rows."""
+    """What a run did, by batch: the busiest slot's work and processor seconds, all slots' work, results, state rows.
+
+    Seconds of whole batches are by the clock.
+    """
 
     adaptation: Adaptation
     busiest: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    clock: list[float] = field(default_factory=list)
     work: list[int] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
     stored: list[int] = field(default_factory=list)
@@ -81,8 +91,17 @@ class JobRun:
         self.busiest.append(max(event["work"].values()))
         self.work.append(sum(event["work"].values()))
         self.seconds.append(max(event["slots"].values()))
+        self.clock.append(event["seconds"]["batch"])
         self.results.append(counted["results"])
         self.stored.append(counted["state_rows"])
+
+
+MEASURES: tuple[Callable[[JobRun], float], ...] = (
+    lambda run: sum(run.busiest),
+    lambda run: sum(run.seconds),
+    lambda run: sum(run.clock),
+)
+"""How long a run takes: by row work, by the processor seconds of the busiest slots, by the clock."""
 
 
 def written(setting: Setting, folder: Path) -> dict[str, Path]:
@@ -114,12 +133,17 @@ def even(groups: int = GROUPS, slots: int = SLOTS) -> list[int]:
 
 
 def run_on_job(
-    setting: Setting, adaptation: Adaptation, folders: Mapping[str, Path], checkpoint: Path, spark: Any = None
+    setting: Setting,
+    adaptation: Adaptation,
+    folders: Mapping[str, Path],
+    checkpoint: Path,
+    spark: Any = None,
+    slots: int = SLOTS,
 ) -> JobRun:
     """One run on a job, on Spark if there is a session of it."""
     found = JobRun(adaptation)
     where: dict[str, Any] = {"on": "local"} if spark is None else {"spark": spark}
-    with ms.Session(checkpoint=str(checkpoint), slots=SLOTS, **where) as session:
+    with ms.Session(checkpoint=str(checkpoint), slots=slots, **where) as session:
         for name, folder in folders.items():
             session.open_stream(
                 name,
@@ -133,9 +157,9 @@ def run_on_job(
         def change(batch: int) -> None:
             second = batch * BATCH
             if batch == 1:
-                session.rebalance(skewed(), protocol="mslb")
+                session.rebalance(skewed(slots=slots), protocol="mslb")
             if adaptation.protocol is not None and second - BATCH < setting.ready <= second:
-                session.rebalance(even(), protocol=adaptation.protocol)
+                session.rebalance(even(slots=slots), protocol=adaptation.protocol)
             if adaptation.local and second - BATCH < setting.optimised_at <= second:
                 query.migrate(SECOND, "moving_state")
 
@@ -150,9 +174,9 @@ def run_on_job(
 
 
 @cache
-def runs(on: str, scale: int = SCALE) -> dict[str, JobRun]:
+def runs(on: str, seed: int, scale: int, slots: int) -> dict[str, JobRun]:
     """All adaptations on the same rows."""
-    setting, spark = scaled(scale), None
+    setting, spark = scaled(scale, seed), None
     if on == "spark":
         from midstream.cluster.spark.environment import spark_session
 
@@ -160,27 +184,27 @@ def runs(on: str, scale: int = SCALE) -> dict[str, JobRun]:
     with tempfile.TemporaryDirectory(prefix="midstream-dcape-") as temporary:
         root = Path(temporary)
         folders = written(setting, root / "streams")
-        return {a.name: run_on_job(setting, a, folders, root / a.name, spark) for a in ADAPTATIONS}
+        return {a.name: run_on_job(setting, a, folders, root / a.name, spark, slots) for a in ADAPTATIONS}
 
 
-def dcape_throughput_on_job(on: str) -> Report:
+def dcape_throughput_on_job(on: str, seed: int = 1, scale: int = SCALE, slots: int = SLOTS) -> Report:
     """Figure 7 on a job."""
-    return throughput_report(on, scaled(SCALE), runs(on))
+    return throughput_report(on, scaled(scale, seed), runs(on, seed, scale, slots), slots)
 
 
-def dcape_tuples_on_job(on: str) -> Report:
+def dcape_tuples_on_job(on: str, seed: int = 1, scale: int = SCALE, slots: int = SLOTS) -> Report:
     """Figure 8 on a job."""
-    return tuples_report(on, scaled(SCALE), runs(on))
+    return tuples_report(on, scaled(scale, seed), runs(on, seed, scale, slots), slots)
 
 
-def _described(on: str, setting: Setting) -> dict[str, str]:
+def _described(on: str, setting: Setting, slots: int) -> dict[str, str]:
     places = {"local": "a job in this process", "spark": "a job on Spark"}
     described = setting.describe()
     return {
-        "cluster": f"{places[on]}, {SLOTS} slots, one of them with half of {GROUPS} groups and its share of the other "
+        "cluster": f"{places[on]}, {slots} slots, one of them with half of {GROUPS} groups and its share of the other "
         "half",
         "time": "the busiest slot's work in each batch: rows looked up, candidate pairs, rows stored; and its "
-        "processor seconds",
+        "processor seconds; and the whole batch by the clock",
         "streams": described["streams"].replace(f"{setting.groups} partitions", f"batches of {BATCH:g} s"),
         "keys": described["keys"],
         "window": described["window"],
@@ -189,12 +213,13 @@ def _described(on: str, setting: Setting) -> dict[str, str]:
     }
 
 
-def throughput_report(on: str, setting: Setting, found: Mapping[str, JobRun]) -> Report:
+def throughput_report(on: str, setting: Setting, found: Mapping[str, JobRun], slots: int = SLOTS) -> Report:
     """What runs on a job say about figure 7."""
     title = "Throughput with both adaptations, on a job (D-CAPE, figure 7)"
-    report = Report("dcape-throughput", title, _described(on, setting))
-    gains = {name: sum(found[NONE].busiest) / sum(run.busiest) for name, run in found.items()}
-    seconds = {name: sum(found[NONE].seconds) / sum(run.seconds) for name, run in found.items()}
+    report = Report("dcape-throughput", title, _described(on, setting, slots))
+    gains, seconds, clock = (
+        {name: measured(found[NONE]) / measured(run) for name, run in found.items()} for measured in MEASURES
+    )
     report.verdict(
         "whatever adapts, the results are the same",
         "assumed",
@@ -223,15 +248,19 @@ def throughput_report(on: str, setting: Setting, found: Mapping[str, JobRun]) ->
         1.5 <= gains[LM] <= 2.5,
         "how much the other plan saves depends on selectivities that are not published",
     )
-    for measured, what in ((gains, "by row work"), (seconds, "by processor seconds of slots")):
-        best, single = max(measured[LM_PTLB], measured[LM_MSLB]), max(measured[n] for n in (LM, PTLB, MSLB))
-        report.verdict(
-            f"both together give at least {BAR:g} times the better single one, {what}",
-            "4.3 against about 2, so about 2.1 times",
-            f"{best / single:.2f} times; times No-Adapt: {_gains_text(measured)}",
-            best >= BAR * single,
-            _why(found, setting) if measured is gains else OTHER_SECONDS,
-        )
+    _judge_both(report, gains, "by row work", _why(found, setting))
+    _judge_both(report, seconds, "by processor seconds of slots", OTHER_SECONDS, clocked=True)
+    _judge_both(report, clock, "by the clock", OTHER_CLOCK, clocked=True)
+    best = max(clock[LM_PTLB], clock[LM_MSLB])
+    report.verdict(
+        f"both together give at least {BAR:g} times the throughput of no adaptation, by the clock",
+        "4.3 times",
+        f"{best:.2f} times",
+        best >= BAR,
+        OTHER_CLOCK,
+        value=best,
+        clocked=True,
+    )
     series = [
         Series(name, [float(work) for work in accumulate(run.busiest)], [float(n) for n in accumulate(run.results)])
         for name, run in found.items()
@@ -242,6 +271,19 @@ def throughput_report(on: str, setting: Setting, found: Mapping[str, JobRun]) ->
     return report
 
 
+def _judge_both(report: Report, gains: Mapping[str, float], by: str, reason: str, clocked: bool = False) -> None:
+    best, single = max(gains[LM_PTLB], gains[LM_MSLB]), max(gains[name] for name in (LM, PTLB, MSLB))
+    report.verdict(
+        f"both together give at least {BAR:g} times the better single one, {by}",
+        "4.3 against about 2, so about 2.1 times",
+        f"{best / single:.2f} times; times No-Adapt: {_gains_text(gains)}",
+        best >= BAR * single,
+        reason,
+        value=best / single,
+        clocked=clocked,
+    )
+
+
 def _why(found: Mapping[str, JobRun], setting: Setting) -> str:
     """What bounds the gain of both: work that was done before either could help."""
     at = round(setting.optimised_at / BATCH)
@@ -249,9 +291,9 @@ def _why(found: Mapping[str, JobRun], setting: Setting) -> str:
     return f"{early:.0%} of the work of LM-MSLB is done before the plan changes, when balance alone helps"
 
 
-def tuples_report(on: str, setting: Setting, found: Mapping[str, JobRun]) -> Report:
+def tuples_report(on: str, setting: Setting, found: Mapping[str, JobRun], slots: int = SLOTS) -> Report:
     """What runs on a job say about figure 8; rows do not wait in queues there, so those in states are all."""
-    report = Report("dcape-tuples", "Rows in the system, on a job (D-CAPE, figure 8)", _described(on, setting))
+    report = Report("dcape-tuples", "Rows in the system, on a job (D-CAPE, figure 8)", _described(on, setting, slots))
     late = {name: run.stored[-1] for name, run in found.items()}
     peak = {name: max(run.stored) for name, run in found.items()}
     judge_build_up(report, late, peak, setting.end)

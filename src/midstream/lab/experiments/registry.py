@@ -6,6 +6,7 @@ Experiments are found by module and function, so that naming them all costs noth
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -50,24 +51,30 @@ MAPS: dict[str, str] = {
 }
 """Where the settings are that an experiment is repeated in: `module:name` of the values of its arguments."""
 
+MAP_ON_JOBS = "dcape_on_jobs:MAP"
+
 SIMULATED, PLACES = "simulated", ("local", "spark")
 
 
 def run_experiment(name: str, on: str = SIMULATED, settings: Sequence[str] = (), seed: int | None = None) -> Report:
     """One run of an experiment, by name; on a job in this process or on Spark, if it can be."""
     function = _function(name, on)
-    arguments = _arguments(function, settings, seed)
-    report: Report = function(**arguments) if on == SIMULATED else function(on)
-    return report
+    return function(**_arguments(function, settings, seed))
 
 
 def repeat_experiment(
-    name: str, seeds: int, settings: Sequence[str] = (), seed: int | None = None, processes: int = 1
+    name: str,
+    seeds: int,
+    on: str = SIMULATED,
+    settings: Sequence[str] = (),
+    seed: int | None = None,
+    processes: int = 1,
 ) -> Report:
     """Runs an experiment with several seeds, in every setting of its map too; each verdict says how stable it is."""
-    function = _function(name, SIMULATED)
+    function = _function(name, on)
     arguments = _arguments(function, settings, seed)
-    chosen = trials(function, arguments, seeds, _axes(name))
+    axes = {axis: values for axis, values in _axes(name, on).items() if axis not in arguments}
+    chosen = trials(function, arguments, seeds, axes)
     return judged(chosen, run_trials(chosen, processes))
 
 
@@ -78,8 +85,7 @@ def _function(name: str, on: str) -> Callable[..., Report]:
         raise JobError(f"experiments do not run on {on!r}", hint=f"use one of {', '.join((SIMULATED, *PLACES))}")
     if on != SIMULATED and name not in ON_JOBS:
         raise JobError(f"{name} is not run on jobs", hint=f"those that are: {', '.join(ON_JOBS)}")
-    function: Callable[..., Report] = _found((EXPERIMENTS if on == SIMULATED else ON_JOBS)[name])
-    return function
+    return _found(EXPERIMENTS[name]) if on == SIMULATED else partial(_found(ON_JOBS[name]), on)
 
 
 def _arguments(function: Callable[..., Report], settings: Sequence[str], seed: int | None) -> dict[str, Any]:
@@ -88,8 +94,9 @@ def _arguments(function: Callable[..., Report], settings: Sequence[str], seed: i
     return {**parsed(function, settings), **seeded}
 
 
-def _axes(name: str) -> Axes:
-    return _found(MAPS[name]) if name in MAPS else {}
+def _axes(name: str, on: str = SIMULATED) -> Axes:
+    place = MAPS.get(name) if on == SIMULATED else MAP_ON_JOBS
+    return _found(place) if place else {}
 
 
 def _found(place: str) -> Any:
