@@ -103,7 +103,7 @@ def test_settings_and_seeds_of_runs_on_jobs_are_those_of_every_experiment(monkey
     monkeypatch.setattr(dcape_on_jobs, "runs", noted)
     report = repeat_experiment("dcape-throughput", 2, "local", ["slots=2"], seed=5)
     assert seen == [("local", seed, scale, 2) for scale in MAP["scale"] for seed in (5, 6)]
-    assert {row.point["scale"] for row in report.map} == set(MAP["scale"])
+    assert {row.setting["scale"] for row in report.map} == set(MAP["scale"])
     assert report.verdicts[0].stable is not None and report.verdicts[0].stable.seeds == 2
 
 

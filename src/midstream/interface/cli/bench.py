@@ -27,8 +27,10 @@ def bench(
     on: Annotated[str | None, typer.Option(help="soak: local or spark; chaos: local, or Spark's master.")] = None,
     kills: Annotated[int | None, typer.Option(min=1, help="chaos: how many times to strike.")] = None,
     cases: Annotated[int | None, typer.Option(min=1, help="fuzz: how many cases.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="simulation: how many seeds.")] = None,
-    seed: Annotated[int | None, typer.Option(help="chaos, fuzz, simulation: the first seed.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="simulation, adaptivity-on-spark: how many seeds.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="chaos, fuzz, simulation, adaptivity-on-spark: the first seed.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Measure ratios in one run on the same data.

@@ -48,7 +48,7 @@ def bench_adaptivity(seed: int = 7, cases: int = 40, spark: bool = True) -> Repo
     _cost_model(report, seed, cases)
     _overhead(report, seed)
     if spark and _java():
-        add_figures_on_spark(report, seed)
+        add_figures_on_spark(report, [seed])
     return report
 
 

@@ -1,4 +1,8 @@
-"""The shift workload end to end on Spark: an adaptive query against the plan both start with, on the same streams."""
+"""The shift workload end to end on Spark: an adaptive query against the plan both start with, on the same streams.
+
+What adapting gains by the clock depends on how much of a batch is work on rows, so the workload is repeated over a map
+of loads: rows a batch, and how many partners a row has where a link of the chain multiplies.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -17,15 +22,33 @@ from midstream.api import Question
 from midstream.cluster.local.embedded import StreamProgress, batches
 from midstream.cluster.local.observing import observe
 from midstream.lab.bench.adaptivity_runs import question_of
-from midstream.lab.bench.adaptivity_streams import chain_columns, chain_query, hot_chain, record
+from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, hot_chain, record
 from midstream.lab.bench.figures import Report
 from midstream.optimizer.plans import plan_query
 
-NAMES, WINDOW, RATE, FAN, TICKS = "ABCD", 200, 16.0, 60.0, 2100
+NAMES, WINDOW, TICKS = "ABCD", 200, 2100
 HOT = [(0,), (1,), (2,)]
 BATCHES_PER_PHASE = 12
 WARM_UP = 4
 AT_A_TIME = 4
+PARTS = ("kernel", "state", "write", "transfer", "spark", "commit", "watch", "decide")
+"""Where the time of a batch may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Rows a tick of each stream, and how many partners a row has at the link that multiplies."""
+
+    rate: float = 16.0
+    fan: float = 60.0
+
+    def phases(self, hot: Sequence[tuple[int, ...]]) -> list[Phase]:
+        """The phases of the shift."""
+        return hot_chain(NAMES, hot, TICKS, self.rate, WINDOW, self.fan)
+
+
+AS_EVER = Load()
+MAP = [Load(rate, fan) for rate in (4.0, 16.0, 48.0) for fan in (15.0, 60.0)]
 
 
 @dataclass(slots=True)
@@ -70,6 +93,10 @@ class SparkRun:
         """The seconds of some parts of all batches after the warm-up; over slots, the slowest counts."""
         return float(sum(event["seconds"].get(name, 0.0) for event in self.events[WARM_UP:] for name in names))
 
+    def spent(self) -> dict[str, float]:
+        """The seconds of each part of a batch."""
+        return {part: self.seconds(part) for part in PARTS}
+
     @property
     def rows(self) -> int:
         """All rows after the warm-up."""
@@ -77,25 +104,63 @@ class SparkRun:
 
     @property
     def work(self) -> int:
-        """Rows probed and stored."""
-        return sum(event["queries"]["shift"][name] for event in self.events for name in ("probed", "inserted"))
+        """Rows looked up, candidate pairs and rows stored, after the warm-up."""
+        return sum(sum(event["work"].values()) for event in self.events[WARM_UP:])
 
 
-def bench_adaptivity_on_spark(seed: int = 7) -> Report:
-    """This part alone."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pair of runs says."""
+
+    rows: int
+    """Rows a batch."""
+    faster: float
+    """The clock's time of the static run over the adaptive one's."""
+    saved: float
+    """The same by work."""
+    different: int
+    migrations: int
+    watching: float
+    deciding: float
+    """Shares in per cent."""
+    spent: tuple[dict[str, float], dict[str, float]]
+    """Seconds by part of both runs."""
+
+
+def bench_adaptivity_on_spark(seed: int = 7, seeds: int = 1) -> Report:
+    """This part alone; with several seeds, in every load of the map."""
     report = Report("adaptivity-on-spark")
-    add_figures_on_spark(report, seed)
+    for load in MAP if seeds > 1 else [AS_EVER]:
+        add_figures_on_spark(report, range(seed, seed + seeds), load)
     return report
 
 
-def add_figures_on_spark(report: Report, seed: int) -> None:
+def add_figures_on_spark(report: Report, seeds: Sequence[int], load: Load = AS_EVER) -> None:
     """Runs the shift in two sessions, one of them adaptive, in turns; compares time, work and results."""
+    found = [_compared(load, seed) for seed in seeds]
+    name = f"shift on Spark, {found[0].rows:,} rows a batch, {load.fan:g} partners"
+    for number, mode in enumerate(("static", "adaptive")):
+        for part in PARTS:
+            report.profile[f"{name}: {mode}, {part}"] = sum(outcome.spent[number].get(part, 0.0) for outcome in found)
+    faster, saved = [outcome.faster for outcome in found], [outcome.saved for outcome in found]
+    report.add(f"{name}: throughput by the clock, adaptive / static", median(faster), "ratio", 1.0)
+    if len(found) > 1:
+        report.add(f"{name}: the least of {len(found)} seeds", min(faster), "ratio")
+        report.add(f"{name}: the most of {len(found)} seeds", max(faster), "ratio")
+    report.add(f"{name}: work, static / adaptive", median(saved), "ratio", 1.0)
+    report.add(f"{name}: results that differ", float(sum(o.different for o in found)), "rows", 0.0, "at most")
+    report.add(f"{name}: migrations", median(outcome.migrations for outcome in found), "count")
+    watching, deciding = median(o.watching for o in found), median(o.deciding for o in found)
+    report.add(f"{name}: watching, share of the steps", watching, "%", 3.0, "at most")
+    report.add(f"{name}: deciding, share of the batch", deciding, "%", 3.0, "at most")
+
+
+def _compared(load: Load, seed: int) -> Outcome:
     from midstream.cluster.spark.environment import spark_session
 
     query = chain_query(NAMES, WINDOW)
-    phases = hot_chain(NAMES, HOT, TICKS, RATE, WINDOW, FAN)
-    question = question_of(query, record(chain_columns(NAMES), phases, seed))
-    plan = _first_plan(query, seed)
+    question = question_of(query, record(chain_columns(NAMES), load.phases(HOT), seed))
+    plan = _first_plan(query, load, seed)
     spark = spark_session(name="midstream bench")
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder:
         parts = _parts(question)
@@ -106,28 +171,22 @@ def add_figures_on_spark(report: Report, seed: int) -> None:
                 run.go_on(parts, start)
         for run in (static, adaptive):
             run.end()
-    _figures(report, static, adaptive, len(parts))
-
-
-def _figures(report: Report, static: SparkRun, adaptive: SparkRun, count: int) -> None:
-    name = f"shift on Spark, {adaptive.rows // (count - WARM_UP):,} rows a batch"
-    faster = static.seconds("batch") / adaptive.seconds("batch")
-    report.add(f"{name}: throughput, adaptive / static", faster, "ratio", 1.0)
-    report.add(f"{name}: work, static / adaptive", static.work / adaptive.work, "ratio", 1.0)
-    report.add(
-        f"{name}: results that differ", float(_different(static.results, adaptive.results)), "rows", 0.0, "at most"
-    )
-    report.add(f"{name}: migrations", len(adaptive.migrations), "count")
     step = adaptive.seconds("job") - adaptive.seconds("spark", "transfer")
-    report.add(f"{name}: watching, share of the steps", 100 * adaptive.seconds("watch") / step, "%", 3.0, "at most")
-    deciding = 100 * adaptive.seconds("decide") / adaptive.seconds("batch")
-    report.add(f"{name}: deciding, share of the batch", deciding, "%", 3.0, "at most")
+    return Outcome(
+        rows=adaptive.rows // (len(parts) - WARM_UP),
+        faster=static.seconds("batch") / adaptive.seconds("batch"),
+        saved=static.work / adaptive.work,
+        different=_different(static.results, adaptive.results),
+        migrations=len(adaptive.migrations),
+        watching=100 * adaptive.seconds("watch") / step,
+        deciding=100 * adaptive.seconds("decide") / adaptive.seconds("batch"),
+        spent=(static.spent(), adaptive.spent()),
+    )
 
 
-def _first_plan(query: str, seed: int) -> str:
+def _first_plan(query: str, load: Load, seed: int) -> str:
     """The plan that is best for the first phase, as the optimizer knows it from these streams."""
-    phases = hot_chain(NAMES, HOT[:1], TICKS, RATE, WINDOW, FAN)
-    first = question_of(query, record(chain_columns(NAMES), phases, seed))
+    first = question_of(query, record(chain_columns(NAMES), load.phases(HOT[:1]), seed))
     statistics = observe(first.plan, first.tables, first.catalog)
     return plan_query(first.plan, None, statistics=statistics, spread=True).text
 
