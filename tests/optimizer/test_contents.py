@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import fields, replace
+
 import pyarrow as pa
 import pytest
 from tests.profiles import always
 
 import midstream as ms
+from midstream.algebra.physical import walk_physical
+from midstream.algebra.physical.base import PhysicalNode
 from midstream.api import plans
 from midstream.lab.fuzz.changes import draw_change
 
@@ -45,3 +50,41 @@ def test_texts_whose_plans_have_one_content_mean_the_same(seed: int) -> None:
         if contents(change.old, change.inputs) & contents(change.new, change.inputs):
             found = [ms.reference(text, change.inputs) for text in (change.old, change.new)]
             assert found[0].schema != found[1].schema or ms.snapshot_equal(*found), (change.old, change.new)
+
+
+FROM_ELSEWHERE = {
+    "grid": "windows below say when they are answered",
+    "routes": "in whatever order inputs are probed",
+    "placements": "wherever they are probed",
+    "partition_by": "the window says it too",
+    "identity": "columns say which rows are told apart",
+    "numbers": "columns say which rows have numbers",
+}
+"""Fields that a content need not tell, and why."""
+
+
+def test_every_field_of_a_node_is_told_by_its_content() -> None:
+    seen = defaultdict[type[PhysicalNode], list[PhysicalNode]](list)
+    for change in map(draw_change, range(300_000, 300_020)):
+        for text in (change.old, change.new):
+            for node in walk_physical(plans(text, change.inputs)[0].physical):
+                seen[type(node)].append(node)
+    silent = [
+        f"{kind.__name__}.{field.name}"
+        for kind, nodes in seen.items()
+        for field in fields(kind)
+        if field.name not in {"schema", *FROM_ELSEWHERE} and not _told(field.name, nodes[:6])
+    ]
+    assert len(seen) >= 12 and silent == []
+
+
+def _told(name: str, nodes: list[PhysicalNode]) -> bool:
+    """Whether some other value of a field makes another content; there may be none among those seen."""
+    values = {repr(value): value for value in (getattr(node, name) for node in nodes)}
+    if all(isinstance(value, bool) for value in values.values()):
+        values = {"False": False, "True": True}
+    if any(isinstance(value, PhysicalNode) for value in values.values()):
+        return True  # an input
+    pairs = [(n, v) for n in nodes for text, v in values.items() if text != repr(getattr(n, name))]
+    pairs = [(n, v) for n, v in pairs if "_key" not in name or len(v) == len(getattr(n, name))]
+    return not pairs or any(n.content != replace(n, **{name: v}).content for n, v in pairs)
