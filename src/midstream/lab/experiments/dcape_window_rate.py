@@ -15,8 +15,8 @@ from midstream.lab.experiments.virtual_processor import Costs
 RATES = (30, 40, 50)
 WINDOWS = (15.0, 30.0, 45.0, 60.0)
 END, COST, KEYS, TICK = 120.0, 1.0, 500, 5.0
-MAP = {"cost": (0.3, 3.0), "keys": (500, 5000), "windows": ((15.0, 60.0),), "bound": (False,)}
-"""Where the figures are repeated, over all of their rates, the shortest and the longest window: speed, C's domain."""
+MAP = {"cost": (0.3, 3.0), "end": (60.0, 120.0), "keys": (500, 5000), "windows": ((15.0, 60.0),), "bound": (False,)}
+"""Where the figures are repeated, over all rates, the shortest and the longest window: speed, length, C's domain."""
 
 SAME = 0.05
 """Ratios that differ by less count as equal."""
@@ -38,11 +38,13 @@ class Point:
     ptlb_took: float | None = None
 
 
-def setting(rate: float, window: float, cost: float = COST, keys: int = KEYS, seed: int = 1) -> Setting:
+def setting(
+    rate: float, window: float, cost: float = COST, keys: int = KEYS, seed: int = 1, end: float = END
+) -> Setting:
     """A column of figures 9 to 11."""
     domains = {"A": 500, "B": 500, "C": keys}
     return Setting(
-        Rates(rate), window=window, end=END, keys=domains, costs=Costs(cost, cost), ready=10, tick=TICK, seed=seed
+        Rates(rate), window=window, end=end, keys=domains, costs=Costs(cost, cost), ready=10, tick=TICK, seed=seed
     )
 
 
@@ -56,17 +58,27 @@ def measure(chosen: Setting, bound: bool = True) -> Point:
 
 
 def dcape_window_rate(
-    seed: int = 1, cost: float = COST, keys: int = KEYS, windows: Sequence[float] = WINDOWS, bound: bool = True
+    seed: int = 1,
+    cost: float = COST,
+    end: float = END,
+    keys: int = KEYS,
+    windows: Sequence[float] = WINDOWS,
+    bound: bool = True,
 ) -> Report:
     """Runs a column for each rate and window; `bound`: also what perfect balance would give."""
-    columns = [setting(rate, window, cost, keys, seed) for rate in RATES for window in windows]
+    columns = [setting(rate, window, cost, keys, seed, end) for rate in RATES for window in windows]
     return report_of([measure(column, bound) for column in columns], columns[0])
 
 
 def report_of(points: Sequence[Point], first: Setting) -> Report:
     """What the points say about figures 9 to 11; `first` is one of their settings."""
     listed = ", ".join(f"{p.window:g}" for p in points if p.rate == RATES[0])
-    settings = {**first.describe(), "streams": f"Poisson, {RATES} rows/s", "window": f"{listed} s", "run": f"{END:g} s"}
+    settings = {
+        **first.describe(),
+        "streams": f"Poisson, {RATES} rows/s",
+        "window": f"{listed} s",
+        "run": f"{first.end:g} s",
+    }
     report = Report("dcape-window-rate", "PTLB and MSLB by rate and window (D-CAPE, figures 9 to 11)", settings)
     by_rate = {rate: [p for p in points if p.rate == rate] for rate in RATES}
     low, middle, high = (by_rate[rate] for rate in RATES)
