@@ -21,7 +21,7 @@ from tests.profiles import always
 from typer.testing import CliRunner
 
 import midstream as ms
-from midstream.checkpoint.commands import CancelMigration, ReplaceQuery
+from midstream.checkpoint.commands import AddQuery, CancelMigration, ReplaceQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
 from midstream.cluster.simulated.cluster import OnDemandBackend, SimulatedSource
@@ -172,6 +172,21 @@ def test_a_new_query_is_filled_once_it_has_begun(withhold, tmp_path):
     assert record["complete"] == "all results are complete" and whole < 99 + 60 - 20
     assert ms.snapshot_equal(clipped(got, whole), clipped(expected(LONG, 150), whole)) and got.num_rows
     assert not withhold or min(got["valid_from"].to_pylist()) >= whole
+
+
+def test_a_query_that_is_added_by_request_is_filled_from_the_source(tmp_path):
+    job = FolderJob(tmp_path)
+    job.write(100)
+    carry_out(job.session, AddQuery("more", LONG, backfill_rate=10))
+    job.write(105)
+    job.restart()
+    assert job.session.restore_added() == ["more"]
+    job.write(180)
+    job.session.finish()
+    since = job.session.queries["more"].history[-1].record["complete_from"]
+    expected = ms.reference(LONG, {"A": rows_of(0, 180)})
+    assert since < 140 and ms.snapshot_equal(clipped(job.session.results("more"), since), clipped(expected, since))
+    job.session.stop()
 
 
 def test_a_job_file_fills_a_changed_text_from_the_source(tmp_path):

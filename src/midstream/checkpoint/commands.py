@@ -164,6 +164,9 @@ class Adapt(Command):
     mode: str = asked_field(TEXT, "off, suggest or auto.", choices=_modes)
 
 
+FROM_SOURCE = "Read rows that nobody keeps again from the source, so many a batch."
+
+
 @dataclass(frozen=True, slots=True)
 class AddQuery(Command):
     """Add a query to a running job."""
@@ -179,6 +182,7 @@ class AddQuery(Command):
     since: str = asked_field(
         TEXT, "From when on it answers: now, retained (as far back as rows are kept) or an instant.", "now"
     )
+    backfill_rate: int | None = asked_field(NUMBER, FROM_SOURCE, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +212,7 @@ class ReplaceQuery(Command):
         "switch",
         lambda: ("switch", "wait"),
     )
-    backfill_rate: int | None = asked_field(
-        NUMBER, "Read rows that nobody keeps again from the source, so many a batch.", None
-    )
+    backfill_rate: int | None = asked_field(NUMBER, FROM_SOURCE, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,8 +208,7 @@ class CheckpointSession(Session):
     def restore_added(self) -> list[str]:
         wanted = [name for name in self._job.state.added if name not in self._job.queries]
         for name in wanted:
-            record = self._job.state.added[name]
-            self.query(name, record["cql"], plan=record.get("plan"), adaptive=record.get("adaptive", "off"))
+            self.query(name, **self._job.state.added[name])
         return wanted
 
     def was_dropped(self, name: str, cql: str) -> bool:

@@ -174,7 +174,11 @@ def carry_out(session: Commanded, command: Command) -> Any:
         case Adapt(name, mode):
             return session.adapt(name, mode)
         case AddQuery(name, cql):
-            settings = {"plan": command.plan, "adaptive": command.adaptive}
+            settings = {
+                "plan": command.plan,
+                "adaptive": command.adaptive,
+                "backfill_rate": command.backfill_rate,
+            }
             query = session.query(name, cql, **settings, since=command.since)
             job.apply(AddingRecorded(name, {"cql": cql, **settings}))
             return {"query": name, "plan": query.plan.text}
