@@ -13,7 +13,7 @@ from tests.operators.columns import AWKWARD, NESTED, random_columns, rows_of
 
 from midstream.algebra.semantics.values import row_identity, row_order
 from midstream.errors import InternalError
-from midstream.operators.ordering import group_rows, order_by, total_order
+from midstream.operators.ordering import group_rows, groups_by, numbers_by, order_by, total_order
 
 seeds = st.integers(0, 2**32)
 
@@ -81,6 +81,18 @@ def test_rows_are_grouped_exactly_by_equality(seed: int) -> None:
     appearance = list(dict.fromkeys(rows))
     assert groups.tolist() == [appearance.index(row) for row in rows]
     assert first.tolist() == [rows.index(row) for row in appearance]
+
+
+@given(seeds)
+def test_rows_have_equal_numbers_where_they_are_equal(seed: int) -> None:
+    chance = random.Random(seed)
+    columns = [*random_columns(chance, 25, AWKWARD), *(pa.array(drawn_key(chance, 25)) for _ in range(2))]
+    chosen = chance.sample(columns, chance.randint(0, 2))
+    rows = pa.RecordBatch.from_arrays([pa.array(range(25)), *chosen], names=["row", *map(str, range(len(chosen)))])
+    numbers = numbers_by(rows, rows.schema.names[1:])
+    groups = groups_by(rows, rows.schema.names[1:])[0]
+    assert len(set(zip(numbers.tolist(), groups.tolist(), strict=True))) == len(set(groups.tolist()))
+    assert set(numbers.tolist()) <= set(range(26))
 
 
 def test_many_columns_of_many_values_do_not_overflow_their_codes() -> None:

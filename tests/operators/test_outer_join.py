@@ -19,7 +19,7 @@ from midstream.operators.elements import Elements
 from midstream.operators.outer_join import OuterJoinOperator
 from midstream.operators.state import segment
 from midstream.operators.state.sorted_state import SortedState
-from midstream.operators.sweep import sweep, uncovered
+from midstream.operators.sweep import union
 
 LEFT = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 RIGHT = pa.schema([("j", pa.int64()), ("w", pa.int64())])
@@ -133,18 +133,12 @@ def test_keys_whose_hashes_are_equal_do_not_meet(kind, left, right, residual):
 def swept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many intervals each sweep is given."""
     counts: list[int] = []
-    plain, difference = sweep, uncovered
 
-    def counted(groups: np.ndarray, *times: np.ndarray) -> Any:
-        counts.append(len(groups))
-        return plain(groups, *times)
+    def counted(groups: np.ndarray, starts: np.ndarray, ends: np.ndarray, without: Any = ()) -> Any:
+        counts.append(len(groups) + sum(map(len, without[:1])))
+        return union(groups, starts, ends, without)
 
-    def subtracted(starts: np.ndarray, ends: np.ndarray, owner: np.ndarray, *times: np.ndarray) -> Any:
-        counts.append(len(starts) + len(owner))
-        return difference(starts, ends, owner, *times)
-
-    monkeypatch.setattr(outer_join, "sweep", counted)
-    monkeypatch.setattr(outer_join, "uncovered", subtracted)
+    monkeypatch.setattr(outer_join, "union", counted)
     return counts
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from midstream.operators.elements import Elements
 from midstream.operators.state import segment
+from midstream.operators.state.sorted_state import SortedState
 
 HASHES = st.lists(st.integers(0, 12), max_size=30).map(lambda values: np.sort(np.array(values, np.uint64)))
 
@@ -36,3 +39,21 @@ def test_a_segment_with_other_columns_is_seen_and_counted_as_what_it_holds():
     seen = without.view(1)
     assert seen is not None and seen.tolist() == [7, 8]
     assert without.bytes == marked.bytes - columns.column("mark").nbytes and without.place is None
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_batch_longer_than_the_window_falls_into_as_many_segments_as_its_rows_are_worth(in_order: bool) -> None:
+    chance = np.random.default_rng(5)
+    times, hashes = np.sort(chance.integers(0, 9_000, 7_000)), chance.integers(0, 40, 7_000, np.uint64) << np.uint64(30)
+    if in_order:
+        hashes = np.sort(hashes)
+    state = SortedState("a", ("k",), pa.schema({"k": pa.uint64()}), 100)
+    batch = Elements(pa.record_batch({"k": hashes}), times, times + 100)
+    (state.append if in_order else state.insert)(batch, hashes)
+    assert 1 < len(state.segments) <= 7_000 // state.least_split + 1
+    kept = [s.elements for s in state.segments]
+    assert all(s.hashes.tolist() == sorted(s.elements.columns.column("k").to_pylist()) for s in state.segments)
+    assert all(earlier.valid_from.max() < later.valid_from.min() for earlier, later in pairwise(kept))
+    found = [row for e in kept for row in zip(e.columns.column("k").to_pylist(), e.valid_from.tolist(), strict=True)]
+    assert sorted(found) == sorted(zip(hashes.tolist(), times.tolist(), strict=True))
+    assert all(s.elements.valid_from.max() // state.bucket_width <= s.bucket for s in state.segments)

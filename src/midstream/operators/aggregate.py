@@ -26,11 +26,11 @@ from midstream.operators.accumulators import (
     largest_sum,
     ranked,
 )
-from midstream.operators.borrowed_aggregates import value_on_pieces
+from midstream.operators.borrowed_aggregates import in_order, value_on_pieces
 from midstream.operators.elements import Elements, Indices, Mask
 from midstream.operators.float_sums import float_totals
 from midstream.operators.large_groups import LargeGroups, LargeSlice, Values, entries
-from midstream.operators.ordering import group_rows, groups_by, total_order
+from midstream.operators.ordering import group_rows, groups_by
 from midstream.operators.parts import ALL_ROWS, Argument, SweptPart, SweptParts, SweptRows, count_measure
 from midstream.operators.slices import KeyedSliceOperator
 from midstream.operators.state.alive import Alive, Stored
@@ -226,13 +226,10 @@ def _user_value(spec: AggregateSpec, found: InMemory) -> pa.Array:
     columns = [rows.columns.column(name) for name in spec.columns]
     where = Argument(where=spec.where).chosen(rows.columns)
     first, last = pieces.first, pieces.last
-    order = total_order(columns)
-    used = np.arange(len(rows)) if order is None else order
-    used = used if where is None else used[where[used]]
     place = np.full(len(rows), -1, np.intp)
     place[layout.single] = np.arange(len(layout.single))
     by_piece: list[list[int]] = [[] for _ in range(len(pieces))]
-    for row in used.tolist():
+    for row in in_order(columns, where, len(rows)).tolist():
         for piece in range(int(first[place[row]]), int(last[place[row]])):
             by_piece[piece].append(row)
     same = group_rows(columns)[0] if spec.distinct and columns else np.arange(len(rows))

@@ -17,7 +17,7 @@ from midstream.operators.elements import Indices, Mask
 from midstream.operators.ordering import ranks_of, stable_order, total_order
 from midstream.operators.state.segment import expand
 from midstream.operators.sweep import Sweep
-from midstream.operators.vectors import gather
+from midstream.operators.vectors import Numbers, gather
 
 _KEY = re.compile(r"\{(\d+)\}( DESC)?(?: NULLS (FIRST|LAST))?")
 
@@ -36,7 +36,7 @@ def value_on_pieces(form: str, columns: Sequence[pa.Array], where: Mask | None, 
     query = f"SELECT piece, {sql} AS r FROM given GROUP BY piece"
     answers = [
         run(query, rows.take(pa.array(row)).append_column("piece", pa.array(piece)), what)
-        for row, piece in portions(_in_order(columns, where, len(pieces.first)), pieces)
+        for row, piece in portions(in_order(columns, where, len(pieces.first)), pieces)
     ]
     if sum(map(len, answers)) < len(pieces):
         answers.append(run(f"SELECT -1::BIGINT AS piece, {sql} AS r FROM given", rows.slice(0, 0), what))
@@ -55,9 +55,8 @@ def _by_place(form: str, columns: Sequence[pa.Array], where: Mask | None, pieces
     if read is None or not all(keys) or pa.types.is_duration(columns[int(read[2])].type):  # an interval, to DuckDB
         return None
     leading = [ranks_of(columns[int(key[1])], bool(key[2]), key[3] == "FIRST") for key in keys if key is not None]
-    order = total_order([] if leading else list(columns), leading)
-    used = np.arange(len(pieces.first)) if order is None else order
-    parts = list(portions(used if where is None else used[where[used]], pieces))
+    used = in_order([] if leading else columns, where, len(pieces.first), leading)
+    parts = list(portions(used, pieces))
     row, piece = (np.concatenate([part[i] for part in parts] or [used[:0]]) for i in (0, 1))
     ends = np.searchsorted(piece, np.arange(len(pieces)), "right")
     starts = np.append([0], ends[:-1])
@@ -70,9 +69,9 @@ def _by_place(form: str, columns: Sequence[pa.Array], where: Mask | None, pieces
     return columns[int(read[2])].take(pa.array(row[np.where(starts < ends, at, 0)], mask=starts == ends))
 
 
-def _in_order(columns: Sequence[pa.Array], where: Mask | None, count: int) -> Indices:
-    """The rows that count, in the order of all that the aggregate looks at."""
-    order = total_order(list(columns))
+def in_order(columns: Sequence[pa.Array], where: Mask | None, count: int, leading: Sequence[Numbers] = ()) -> Indices:
+    """The rows that count, in the order of what leads and then of all that the aggregate looks at."""
+    order = total_order(columns, leading)
     used = np.arange(count) if order is None else order
     return used if where is None else used[where[used]]
 
@@ -80,8 +79,9 @@ def _in_order(columns: Sequence[pa.Array], where: Mask | None, count: int) -> In
 def portions(rows: Indices, pieces: Sweep) -> Iterator[tuple[Indices, Indices]]:
     """Rows with each of their pieces, by piece and then in their order; a piece is never divided."""
     row, piece, _ = expand(rows, pieces.first[rows], pieces.last[rows])
-    order = stable_order(piece)
-    row, piece = row[order], piece[order]
+    if not bool((piece[1:] >= piece[:-1]).all()):
+        order = stable_order(piece)
+        row, piece = row[order], piece[order]
     start = 0
     while start < len(row):
         end = min(start + MOST_ROWS, len(row))

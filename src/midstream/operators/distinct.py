@@ -21,7 +21,7 @@ from midstream.operators.join import Pairs, gather_stored
 from midstream.operators.ordering import group_rows, groups_by, hash_order
 from midstream.operators.state.segment import Segment, expand, key_hashes, make_segment, matches
 from midstream.operators.state.sorted_state import SortedState
-from midstream.operators.sweep import join_neighbours, sweep
+from midstream.operators.sweep import union
 from midstream.operators.vectors import gather
 
 NOTHING = np.empty(0, np.int64)
@@ -77,9 +77,7 @@ class CoverageState(SortedState):
         if len(stored) == 0:
             return stored
         groups, examples = groups_by(stored.columns, self.schema.names)
-        pieces = sweep(groups, stored.valid_from, stored.valid_to)
-        covered = pieces.steps() > 0
-        rows, starts, ends = join_neighbours(pieces.groups[covered], pieces.starts[covered], pieces.ends[covered])
+        rows, starts, ends = union(groups, stored.valid_from, stored.valid_to)
         return stored.take(examples[rows]).with_validity(starts, ends)
 
     def merged(self, segments: Sequence[Segment], frontier: int) -> Segment | None:
@@ -132,7 +130,7 @@ class DeduplicateOperator(Operator):
             return None
         tuples, groups, hashes = self._tuples(batch)
         known = self.coverage.within(tuples, hashes, int(batch.valid_from.min()), int(batch.valid_to.max()))
-        rows, starts, ends = _added(batch, groups, known)
+        rows, starts, ends = union(groups, batch.valid_from, batch.valid_to, known)
         self.work.probed += len(batch)
         self.work.matched += len(known.owners)
         self.work.given += len(rows)
@@ -163,19 +161,3 @@ class DeduplicateOperator(Operator):
         self.coverage.append(fresh, hashes)
         self.coverage.compact(self.frontier, len(fresh))
         self.work.inserted += len(fresh)
-
-
-def _added(batch: Elements, groups: Indices, known: Covered) -> tuple[Indices, Ticks, Ticks]:
-    """What the batch adds to what is known: groups in order, and for each its new intervals."""
-    if len(known.owners) == 0:
-        pieces = sweep(groups, batch.valid_from, batch.valid_to)
-        fresh = pieces.steps() > 0
-    else:
-        pieces = sweep(
-            np.concatenate([groups, known.owners]),
-            np.concatenate([batch.valid_from, known.valid_from]),
-            np.concatenate([batch.valid_to, known.valid_to]),
-        )
-        coming, before = slice(0, len(groups)), slice(len(groups), None)
-        fresh = (pieces.of(coming).steps() > 0) & (pieces.of(before).steps() == 0)
-    return join_neighbours(pieces.groups[fresh], pieces.starts[fresh], pieces.ends[fresh])

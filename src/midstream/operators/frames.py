@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.over import Excluded, Frame, NamedOver
 from midstream.errors import InternalError
 from midstream.operators.elements import Indices, Mask
+from midstream.operators.ordering import NeighbourRuns
+from midstream.operators.sweep import Sweep
 from midstream.operators.vectors import Numbers, gather, numbers_of, validity_of
 
 Bounds = tuple[Indices, Indices]
@@ -17,33 +22,62 @@ Bounds = tuple[Indices, Indices]
 
 
 class FramePlaces:
-    """Rows on pieces of time, by piece and then in order: a partition is what lies on one piece."""
+    """Rows on pieces of time, by piece and then in order: a partition is what lies on one piece.
 
-    def __init__(self, row: Indices, piece: Indices, peers: Indices) -> None:
+    `ranks` are numbers of all rows that are equal where the order holds rows equal.
+    """
+
+    def __init__(self, row: Indices, piece: Indices, ranks: Sequence[Numbers]) -> None:
         self.row = row
         self.piece = piece
+        self.ranks = ranks
         self.here = np.arange(len(row))
-        new = np.ones(len(row), bool)
-        new[1:] = piece[1:] != piece[:-1]
-        self.start, self.end = _bounds(new)
-        new[1:] |= peers[1:] != peers[:-1]
-        self.peer_start, self.peer_end = _bounds(new)
-        self.group = np.cumsum(new) - 1
-        self.group_starts = np.append(np.flatnonzero(new), len(row))
+        self.start, self.end = _edges(NeighbourRuns(len(row), piece[1:] != piece[:-1]))
 
     def __len__(self) -> int:
         return len(self.row)
 
+    @cached_property
+    def groups(self) -> NeighbourRuns:
+        """The places of a partition that the order holds equal."""
+        keys = (self.piece, *(ranks[self.row] for ranks in self.ranks))
+        return NeighbourRuns(len(self), *(key[1:] != key[:-1] for key in keys))
 
-def _bounds(new: Mask) -> Bounds:
-    """Where runs begin and end, for each place."""
-    at, number = np.flatnonzero(new), np.cumsum(new) - 1
-    return at[number], np.append(at[1:], len(new))[number]
+    @cached_property
+    def group(self) -> Indices:
+        """Of which of them each place is."""
+        return np.arange(len(self.groups.sizes)).repeat(self.groups.sizes)
+
+    @cached_property
+    def peers(self) -> Bounds:
+        """Where those that are equal to each place begin and end."""
+        return _edges(self.groups)
+
+
+def _edges(runs: NeighbourRuns) -> Bounds:
+    """Where the run of each place begins and ends."""
+    return runs.first.repeat(runs.sizes), runs.end.repeat(runs.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSweep(Sweep):
+    """Frames as pieces: that of place i has the elements `low[i]` up to but not `high[i]`."""
+
+    low: Indices
+    high: Indices
+
+    def steps(self, weights: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
+        """The sums of neighbours are differences of running sums."""
+        if weights is None:
+            return self.high - self.low
+        total = np.zeros(len(weights) + 1, np.int64)
+        np.cumsum(weights, out=total[1:])
+        return total[self.high] - total[self.low]
 
 
 def ranking(function: str, places: FramePlaces, buckets: int) -> pa.Array:
     """A function of places alone."""
-    number, rank, size = places.here - places.start, places.peer_start - places.start, places.end - places.start
+    number, rank, size = places.here - places.start, places.peers[0] - places.start, places.end - places.start
     match function:
         case "row_number":
             return pa.array(number + 1)
@@ -54,7 +88,7 @@ def ranking(function: str, places: FramePlaces, buckets: int) -> pa.Array:
         case "percent_rank":
             return pa.array(rank / np.maximum(size - 1, 1))
         case "cume_dist":
-            return pa.array((places.peer_end - places.start) / size)
+            return pa.array((places.peers[1] - places.start) / size)
         case "ntile":
             least, larger = size // buckets, size % buckets
             within = larger * (least + 1)
@@ -118,17 +152,20 @@ def frame_of(frame: Frame, places: FramePlaces, by: tuple[pa.Array, bool] | None
 
 def counted_for(
     places: FramePlaces, low: Indices, high: Indices, excluded: Excluded = ""
-) -> tuple[Indices, Indices, Indices]:
-    """Places, and from which place on up to which each counts; some twice, around those that leave it out.
+) -> tuple[Indices | slice, Sweep]:
+    """Places that count, and for the frames of which places; some twice, around those that leave it out.
 
     A place counts for those whose frames have begun, and not ended, before it. Those that leave it out are itself, or
     those that the order holds equal to it.
     """
     first, last = (np.cumsum(np.bincount(edge, minlength=len(places)))[: len(places)] for edge in (high, low))
+    pieces = np.zeros(len(places), np.intp), places.here, places.here + 1
+    if not excluded:
+        return slice(None), FrameSweep(*pieces, first, last, low, high)
     spans = _spans(places, first, last, excluded)
     starts, ends = (np.stack(edges, 1).ravel() for edges in zip(*spans, strict=True))
     counted = np.flatnonzero(starts < ends)
-    return counted // len(spans), starts[counted], ends[counted]
+    return counted // len(spans), Sweep(*pieces, starts[counted], ends[counted])
 
 
 def _spans(places: FramePlaces, low: Indices, high: Indices, excluded: Excluded) -> list[Bounds]:
@@ -136,7 +173,7 @@ def _spans(places: FramePlaces, low: Indices, high: Indices, excluded: Excluded)
     if not excluded:
         return [(low, high)]
     one = excluded == "CURRENT ROW"
-    left, right = (places.here, places.here + 1) if one else (places.peer_start, places.peer_end)
+    left, right = (places.here, places.here + 1) if one else places.peers
     spans = [(low, np.minimum(high, left)), (np.maximum(low, right), high)]
     if excluded == "TIES":
         spans.insert(1, (np.maximum(low, places.here), np.minimum(high, places.here + 1)))
@@ -153,17 +190,17 @@ def _edge(
     if frame.unit == "groups":
         last = places.group[places.end - 1] + 1
         number = np.clip(places.group + int(distance) + end, places.group[places.start], last)
-        found: Indices = places.group_starts[number]
+        found: Indices = places.groups.bounds[number]
         return found
     if not distance:
-        return places.peer_end if end else places.peer_start
+        return places.peers[end]
     assert by is not None
     return _by_value(distance, places, *by, end)
 
 
 def _by_value(distance: float | int, places: FramePlaces, column: pa.Array, descending: bool, end: bool) -> Indices:
     """The first place whose value is not less than a place's value and a distance, or the first that is greater."""
-    found = (places.peer_end if end else places.peer_start).copy()
+    found = places.peers[end].copy()
     numbers, valid = numbers_of(column), validity_of(column)
     known = np.ones(len(column), bool) if valid is None else valid
     if numbers.dtype.kind == "f":

@@ -19,10 +19,10 @@ import pyarrow as pa
 from midstream.operators.elements import Indices, Ticks, concatenate_batches, empty_batch
 from midstream.operators.exact_numbers import Integers
 from midstream.operators.hashing import hash_columns
-from midstream.operators.ordering import group_rows
+from midstream.operators.ordering import NeighbourRuns, group_rows
 from midstream.operators.parts import Argument, SweptPart, SweptParts, SweptRows, count_measure
 from midstream.operators.state.alive import Stored
-from midstream.operators.sweep import Sweep, join_neighbours, pieces_between, positions, sweep
+from midstream.operators.sweep import Sweep, pieces_between, positions, union
 from midstream.operators.vectors import gather
 
 POINT_BYTES = 128
@@ -56,9 +56,7 @@ class Values:
     def different(self) -> Values:
         """Each different value of a group once, over the union of its intervals."""
         pairs, examples = group_rows([pa.array(self.groups), self.values])
-        union = sweep(pairs, self.starts, self.ends)
-        covered = union.steps() > 0
-        pair, starts, ends = join_neighbours(union.groups[covered], union.starts[covered], union.ends[covered])
+        pair, starts, ends = union(pairs, self.starts, self.ends)
         rows = examples[pair] if len(pair) else pair
         return Values(self.groups[rows], gather(self.values, rows), starts, ends)
 
@@ -162,7 +160,7 @@ def _different(groups: Indices, times: Ticks) -> tuple[Indices, Ticks]:
     """Each point once."""
     pieces = np.lexsort((times, groups))
     groups, times = groups[pieces], times[pieces]
-    new = np.append(True, (groups[1:] != groups[:-1]) | (times[1:] != times[:-1]))[: len(groups)]
+    new = NeighbourRuns(len(groups), groups[1:] != groups[:-1], times[1:] != times[:-1]).first
     return groups[new], times[new]
 
 

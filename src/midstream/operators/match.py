@@ -24,7 +24,7 @@ from midstream.algebra.plan import Match
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Indices, Mask, empty_elements
 from midstream.operators.expressions import CompiledExpression, Predicate
-from midstream.operators.ordering import stable_order
+from midstream.operators.ordering import NeighbourRuns, stable_order
 from midstream.operators.row_window import OrderedRowsOperator
 from midstream.operators.state.places import ChosenRows
 from midstream.operators.state.sorted_state import SortedState
@@ -151,11 +151,10 @@ class MatchRowsOperator(OrderedRowsOperator):
         order, partitions = self._order(rows.take(rank))
         order = rank[order]
         ordered = rows.take(order)
-        new = np.append(True, partitions[1:] != partitions[:-1])
-        bounds = np.append(np.flatnonzero(new), len(ordered))
-        search = _Search(self.spec, ordered, bounds[np.cumsum(new) - 1], start, end)
+        runs = NeighbourRuns(len(ordered), partitions[1:] != partitions[:-1])
+        search = _Search(self.spec, ordered, runs.first.repeat(runs.sizes), start, end)
         closed, again, numbers = [], [], []
-        for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        for first, last in zip(runs.first.tolist(), runs.end.tolist(), strict=True):
             open_from = search.partition(first, last)
             kept_from = max(first, open_from - self.spec.reach)
             back = [row for row in range(kept_from, open_from) if not search.past[row]]

@@ -25,6 +25,20 @@ _POSITION = np.uint64((1 << POSITION_BITS) - 1)
 _HIGH = np.uint64((1 << 64) - (1 << POSITION_BITS))
 
 
+class NeighbourRuns:
+    """Places that go on with those before them, between `bounds`; `breaks` say of all but the first which do not.
+
+    >>> NeighbourRuns(4, np.array([False, True, False])).bounds.tolist()
+    [0, 2, 4]
+    """
+
+    def __init__(self, length: int, *breaks: Mask) -> None:
+        cuts = np.flatnonzero(np.logical_or.reduce(breaks)) + 1
+        self.bounds = np.concatenate([[0], cuts, [length]]) if length else np.zeros(1, np.intp)
+        self.first, self.end = self.bounds[:-1], self.bounds[1:]
+        self.sizes = self.end - self.first
+
+
 def stable_order(keys: npt.NDArray[np.int64] | npt.NDArray[np.intp]) -> Indices:
     """The permutation that sorts integers; equal ones keep their order.
 
@@ -95,6 +109,8 @@ def total_order(batch: pa.RecordBatch | Sequence[pa.Array], leading: Sequence[Nu
     length = len(leading[0]) if leading else len(columns[0]) if columns else 0
     if length < 2 or (len(leading) == 1 and bool((leading[0][1:] > leading[0][:-1]).all())):
         return None
+    if not columns:
+        return None if _nondecreasing(leading) else order_by(leading)
     order, ties = _sorted_by_numbers(leading, length)
     for column in columns:
         if not len(ties.rows):
@@ -110,6 +126,8 @@ def group_rows(columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
     """
     if not columns:
         raise InternalError("grouping needs at least one column")
+    if len(columns) > 1 and (packed := _packed_columns(columns)) is not None:
+        columns = [pa.array(packed)]
     codes, count = _codes(columns[0])
     for column in columns[1:]:
         more, more_count = _codes(column)
@@ -124,6 +142,14 @@ def groups_by(rows: pa.RecordBatch, names: Sequence[str]) -> tuple[Indices, Indi
     if not names:
         return np.zeros(rows.num_rows, np.intp), np.zeros(1, np.intp)
     return group_rows([rows.column(name) for name in names])
+
+
+def numbers_by(rows: pa.RecordBatch, names: Sequence[str]) -> Indices:
+    """A number for each row, equal where all these columns are, and small; which ones there are is not said."""
+    packed = _packed_columns([rows.column(name) for name in names])
+    if packed is None or int(packed.max()) > rows.num_rows:
+        return groups_by(rows, names)[0]
+    return packed
 
 
 def ranks_of(column: pa.Array, descending: bool, nulls_first: bool) -> Numbers:
@@ -280,6 +306,13 @@ def _codes(column: pa.Array) -> tuple[Indices, int]:
         column = pa.array(_as_integers(column), mask=column.is_null().to_numpy(zero_copy_only=False))
     encoded = _comparable(column).dictionary_encode()
     return _dense(_indices(encoded))
+
+
+def _packed_columns(columns: Sequence[pa.Array]) -> npt.NDArray[np.int64] | None:
+    """Columns as one number per row that is equal where all values are, if they fit into it."""
+    if not columns or not all(is_number_like(column.type) and not column.null_count for column in columns):
+        return None
+    return _packed([_as_integers(column) for column in columns])
 
 
 def _as_integers(column: pa.Array) -> Numbers:

@@ -24,7 +24,7 @@ from midstream.operators.slices import KeyedSliceOperator
 from midstream.operators.state.alive import Alive, Stored
 from midstream.operators.state.segment import expand, matches
 from midstream.operators.state.sorted_state import SortedState
-from midstream.operators.sweep import join_neighbours, sweep, uncovered
+from midstream.operators.sweep import union
 from midstream.operators.vectors import gather
 
 
@@ -91,9 +91,7 @@ class Coverage:
 
     def _union(self) -> tuple[Indices, Ticks, Ticks]:
         """The union of the pairs' intervals for elements that no single partner covers."""
-        pieces = sweep(*self._partial())
-        some = pieces.steps() > 0
-        return join_neighbours(pieces.groups[some], pieces.starts[some], pieces.ends[some])
+        return union(*self._partial())
 
     def uncovered(self) -> tuple[Indices, Ticks, Ticks]:
         """The elements, by position, over what their pairs' intervals leave of theirs."""
@@ -102,9 +100,8 @@ class Coverage:
         changing[owner] = True
         rows = np.flatnonzero(changing)
         number = np.cumsum(changing) - 1
-        places, starts, ends = uncovered(
-            self.side.valid_from[rows], self.side.valid_to[rows], number[owner], cover_from, cover_to
-        )
+        intervals = np.arange(len(rows)), self.side.valid_from[rows], self.side.valid_to[rows]
+        places, starts, ends = union(*intervals, (number[owner], cover_from, cover_to))
         return self._with(np.flatnonzero(~self.whole & ~changing), (rows[places], starts, ends))
 
     def _with(self, rows: Indices, swept: tuple[Indices, Ticks, Ticks]) -> tuple[Indices, Ticks, Ticks]:

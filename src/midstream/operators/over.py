@@ -23,13 +23,13 @@ from midstream.operators.aggregate import AggregateSpec, InMemory, value_of
 from midstream.operators.borrowed_aggregates import portions
 from midstream.operators.elements import Elements, Indices
 from midstream.operators.frames import FramePlaces, counted_for, frame_of, neighbour, picked, ranking
-from midstream.operators.ordering import changes, groups_by, ranks_of, stable_order, total_order
+from midstream.operators.ordering import NeighbourRuns, changes, numbers_by, ranks_of, stable_order, total_order
 from midstream.operators.parts import SweptRows
 from midstream.operators.slices import KeyedSliceOperator
 from midstream.operators.state.alive import Alive
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, sweep
-from midstream.operators.vectors import gather
+from midstream.operators.vectors import Numbers, gather
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +48,14 @@ class OrderedFunctions:
     ties: tuple[str, ...]
     specs: tuple[OverSpec, ...]
 
-    def in_order(self, columns: pa.RecordBatch) -> tuple[Indices, Indices]:
-        """The rows in their order, and for each row a number that is that of the rows the order holds equal to it."""
-        count = columns.num_rows
-        leading = [ranks_of(columns.column(key.name), key.descending, key.nulls_first) for key in self.order]
-        order = total_order([columns.column(name) for name in self.ties], leading)
-        ordered = np.arange(count) if order is None else order
-        new = np.zeros(count, bool)
-        for ranks in leading:
-            there = ranks[ordered]
-            new[1:] |= there[1:] != there[:-1]
-        peers = np.empty(count, np.intp)
-        peers[ordered] = np.cumsum(new)
-        return ordered, peers
+    def in_order(self, columns: pa.RecordBatch, partitions: Indices) -> tuple[Indices, list[Numbers]]:
+        """The rows by partition and then in their order, and numbers that are equal where the order holds rows equal.
+
+        Rows of one partition are seldom equal, those of all partitions often: fewer need the columns that order them.
+        """
+        ranks = [ranks_of(columns.column(key.name), key.descending, key.nulls_first) for key in self.order]
+        order = total_order([columns.column(name) for name in self.ties], [partitions, *ranks])
+        return np.arange(columns.num_rows) if order is None else order, ranks
 
     def values(self, columns: pa.RecordBatch, places: FramePlaces) -> list[pa.Array]:
         """The value of every function at every place."""
@@ -78,7 +73,7 @@ class OrderedFunctions:
         if function in PICKS:
             return picked(over, columns[0], places, frame)
         counting = counted_for(places, *frame, over.frame.excluded)
-        return _aggregated(spec.columns, rows, places, counting, known.setdefault(over.frame, {}))
+        return _aggregated(spec.columns, rows, places, *counting, known.setdefault(over.frame, {}))
 
     def _frame(self, frame: Frame, columns: pa.RecordBatch, places: FramePlaces) -> tuple[Indices, Indices]:
         key = self.order[0] if self.order else None
@@ -97,10 +92,11 @@ class OverPartitionOperator(KeyedSliceOperator):
 
     def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
         rows = alive[0].elements
-        pieces = sweep(groups_by(rows.columns, self.kept[0].key)[0], rows.valid_from, rows.valid_to)
-        ordered, peers = self.functions.in_order(rows.columns)
+        partitions = numbers_by(rows.columns, self.kept[0].key)
+        pieces = sweep(partitions, rows.valid_from, rows.valid_to)
+        ordered, ranks = self.functions.in_order(rows.columns, partitions)
         for row, piece in portions(ordered, pieces):
-            places = FramePlaces(row, piece, peers[row])
+            places = FramePlaces(row, piece, ranks)
             yield self._joined(rows, pieces, places, self.functions.values(rows.columns, places))
 
     def _joined(self, rows: Elements, pieces: Sweep, places: FramePlaces, values: list[pa.Array]) -> Elements:
@@ -112,12 +108,9 @@ class OverPartitionOperator(KeyedSliceOperator):
             return Elements(batch, pieces.starts[places.piece], pieces.ends[places.piece])
         order = stable_order(places.row)  # the places of a row are in order of their pieces already
         row, piece = places.row[order], places.piece[order]
-        fresh = np.ones(len(order), bool)
-        fresh[1:] = (row[1:] != row[:-1]) | (piece[1:] != piece[:-1] + 1)
-        for value in values:
-            fresh[1:] |= changes(gather(value, order))
-        at = np.flatnonzero(fresh)
-        last = np.append(at[1:], len(order)) - 1
+        other = (changes(gather(value, order)) for value in values)
+        runs = NeighbourRuns(len(order), row[1:] != row[:-1], piece[1:] != piece[:-1] + 1, *other)
+        at, last = runs.first, runs.end - 1
         own = [gather(rows.columns.column(name), row[at]) for name in self.functions.ties]
         batch = pa.RecordBatch.from_arrays([*own, *(gather(v, order[at]) for v in values)], schema=self.schema)
         return Elements(batch, pieces.starts[piece[at]], pieces.ends[piece[last]])
@@ -127,17 +120,15 @@ def _aggregated(
     spec: AggregateSpec,
     columns: pa.RecordBatch,
     places: FramePlaces,
-    counting: tuple[Indices, Indices, Indices],
+    counted: Indices | slice,
+    pieces: Sweep,
     known: dict[object, Any],
 ) -> pa.Array:
-    """An aggregate of every frame; `counting` are places, and for which places each of them counts."""
-    (counted, first, last), none = counting, np.empty(0, np.intp)
-    names = [name for name in dict.fromkeys((*spec.columns, spec.where)) if name is not None] or columns.schema.names[
-        :1
-    ]
-    taken = [gather(columns.column(name), places.row[counted]) for name in names]
-    batch = pa.RecordBatch.from_arrays(taken, names=names)
-    pieces = Sweep(np.zeros(len(places), np.intp), places.here, places.here + 1, first, last)
-    layout = SweptRows(pieces, np.zeros(len(counted), np.intp), np.arange(len(counted)), none, none)
-    rows = InMemory(Elements(batch, first, last), layout, batch.slice(0, 0))
+    """An aggregate of every frame, of the rows at the places that count."""
+    none = np.empty(0, np.intp)
+    names = list(dict.fromkeys(filter(None, (*spec.columns, spec.where)))) or columns.schema.names[:1]
+    row = places.row[counted]
+    batch = pa.RecordBatch.from_arrays([gather(columns.column(name), row) for name in names], names=names)
+    layout = SweptRows(pieces, np.zeros(len(row), np.intp), np.arange(len(row)), none, none)
+    rows = InMemory(Elements(batch, pieces.first, pieces.last), layout, batch.slice(0, 0))
     return value_of(spec, rows, batch.schema, known)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.operators.elements import Elements, Indices, Mask, Ticks
 from midstream.operators.frames import FramePlaces
-from midstream.operators.ordering import groups_by
+from midstream.operators.ordering import groups_by, numbers_by
 from midstream.operators.over import OrderedFunctions, OverSpec
 from midstream.operators.row_window import OrderedRowsOperator
 from midstream.operators.state.sorted_state import SortedState
@@ -65,10 +65,9 @@ class OverStreamOperator(OrderedRowsOperator):
 
     def _evaluated(self, rows: Elements) -> tuple[FramePlaces, list[pa.Array]]:
         """The places of rows in their partitions, and the values of the functions there."""
-        ordered, peers = self.functions.in_order(rows.columns)
-        partitions = groups_by(rows.columns, self.kept[0].key)[0]
-        row = ordered[np.argsort(partitions[ordered], kind="stable")]
-        places = FramePlaces(row, partitions[row], peers[row])
+        partitions = numbers_by(rows.columns, self.kept[0].key)
+        row, ranks = self.functions.in_order(rows.columns, partitions)
+        places = FramePlaces(row, partitions[row], ranks)
         return places, self.functions.values(rows.columns, places)
 
     def _given(self, rows: Elements, places: FramePlaces, values: list[pa.Array], start: int) -> Elements:

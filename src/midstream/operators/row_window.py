@@ -20,7 +20,7 @@ import pyarrow as pa
 from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import ColumnOrder, Hop, Rows
 from midstream.operators.elements import Elements, Indices, Mask, Ticks
-from midstream.operators.ordering import groups_by, ranks_of, stable_order, total_order
+from midstream.operators.ordering import NeighbourRuns, numbers_by, ranks_of, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.alive import stored_by_range
 from midstream.operators.state.places import ChosenRows, stored_rows
@@ -90,12 +90,9 @@ class OrderedRowsOperator(SliceOperator):
         """Positions in order of partition, then of time and some columns, and the partition at each."""
         by_value = [rows.columns.column(name) for name in self.order]
         ties = [ranks_of(rows.columns.column(tie.name), tie.descending, tie.nulls_first) for tie in self.ties]
-        order = total_order(by_value, [rows.valid_from, *ties]) if by_value else stable_order(rows.valid_from)
-        if order is None:
-            order = np.arange(len(rows))
-        partitions = groups_by(rows.columns, self.kept[0].key)[0].take(order)
-        by_partition = stable_order(partitions)
-        return order.take(by_partition), partitions.take(by_partition)
+        partitions = numbers_by(rows.columns, self.kept[0].key)
+        order = total_order(by_value, [partitions, rows.valid_from, *ties])
+        return (np.arange(len(rows)), partitions) if order is None else (order, partitions.take(order))
 
 
 class RowWindowOperator(OrderedRowsOperator):
@@ -116,8 +113,8 @@ class RowWindowOperator(OrderedRowsOperator):
     ) -> tuple[Elements, Mask]:
         rows = rows.take(order)
         n, m = self.count, self.slide
-        first = np.searchsorted(partitions, partitions, "left")
-        size = np.searchsorted(partitions, partitions, "right") - first
+        runs = NeighbourRuns(len(rows), partitions[1:] != partitions[:-1])
+        first, size = runs.first.repeat(runs.sizes), runs.sizes.repeat(runs.sizes)
         place = np.arange(len(rows)) - first
 
         def time_of(places: Indices) -> Ticks:
@@ -156,15 +153,15 @@ class SessionWindowOperator(OrderedRowsOperator):
     def answer(
         self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int
     ) -> tuple[Elements, Mask]:
-        times, new = rows.valid_from[order], np.ones(len(rows), bool)
-        new[1:] = (partitions[1:] != partitions[:-1]) | (times[1:] - times[:-1] > self.gap)
-        first, number = np.flatnonzero(new), np.cumsum(new) - 1
-        begins = times[first][number]
-        ends = (times[np.append(first[1:], len(rows)) - 1] + self.gap)[number]
+        times = rows.valid_from.take(order)
+        sessions = NeighbourRuns(len(rows), partitions[1:] != partitions[:-1], times[1:] - times[:-1] > self.gap)
+        ends, sizes = times[sessions.end - 1] + self.gap, sessions.sizes
         given = (ends >= start) & (ends < end)
-        ended = rows.take(order[given]).with_validity(ends[given], ends[given] + 1)
+        chosen, ends_given = given.repeat(sizes), ends[given].repeat(sizes[given])
+        ended = rows.take(order[chosen]).with_validity(ends_given, ends_given + 1)
         if self.bounds:
-            bounds = [pa.array(ticks[given]).cast(self.schema.types[-1]) for ticks in (begins, ends)]
+            begins = times[sessions.first[given]].repeat(sizes[given])
+            bounds = [pa.array(ticks).cast(self.schema.types[-1]) for ticks in (begins, ends_given)]
             columns = pa.RecordBatch.from_arrays([*ended.columns.columns, *bounds], schema=self.schema)
             ended = ended.with_columns(columns)
-        return ended, ends < end
+        return ended, (ends < end).repeat(sizes)

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from midstream.operators.elements import Indices, Mask, Ticks
-from midstream.operators.ordering import stable_order
+from midstream.operators.elements import Indices, Ticks
+from midstream.operators.ordering import NeighbourRuns, stable_order
 
 Numbers = npt.NDArray[np.generic]
+Intervals = tuple[Indices, Ticks, Ticks]
+"""Groups, and from when until when each has something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,30 +165,12 @@ def _joint_key(groups: Indices, times: Ticks) -> npt.NDArray[np.int64]:
     return groups.astype(np.int64) * (int(ranks.max()) + 1) + ranks
 
 
-def join_neighbours(groups: Indices, starts: Ticks, ends: Ticks) -> tuple[Indices, Ticks, Ticks]:
-    """Merges pieces of one group that touch; pieces must be in order of group and time and not overlap."""
-    if len(groups) < 2:
-        return groups, starts, ends
-    fresh: Mask = np.empty(len(groups), bool)
-    fresh[0] = True
-    fresh[1:] = (groups[1:] != groups[:-1]) | (starts[1:] != ends[:-1])
-    at = np.flatnonzero(fresh)
-    last = np.append(at[1:], len(groups)) - 1
-    return groups[at], starts[at], ends[last]
-
-
-def uncovered(
-    valid_from: Ticks, valid_to: Ticks, owner: Indices, cover_from: Ticks, cover_to: Ticks
-) -> tuple[Indices, Ticks, Ticks]:
-    """The parts of each element's interval that none of its covers (pairs `owner`, `[from, to)`) touches."""
-    count = len(valid_from)
-    everyone = np.arange(count)
-    pieces = sweep(
-        np.concatenate([everyone, owner]),
-        np.concatenate([valid_from, cover_from]),
-        np.concatenate([valid_to, cover_to]),
-    )
-    total = pieces.steps()
-    covers = np.concatenate([np.zeros(count, np.int64), np.ones(len(owner), np.int64)])
-    free = (total > 0) & (pieces.steps(covers) == 0)
-    return join_neighbours(pieces.groups[free], pieces.starts[free], pieces.ends[free])
+def union(groups: Indices, starts: Ticks, ends: Ticks, without: Intervals | None = None) -> Intervals:
+    """The union of each group's intervals in order, less those that it has among others."""
+    parts = [(groups, starts, ends), without or (groups[:0], starts[:0], ends[:0])]
+    pieces = sweep(*map(np.concatenate, zip(*parts, strict=True)))
+    count = len(groups)
+    found = (pieces.of(slice(count)).steps() > 0) & (pieces.of(slice(count, None)).steps() == 0)
+    groups, starts, ends = pieces.groups[found], pieces.starts[found], pieces.ends[found]
+    runs = NeighbourRuns(len(groups), groups[1:] != groups[:-1], starts[1:] != ends[:-1])
+    return groups[runs.first], starts[runs.first], ends[runs.end - 1]

@@ -54,5 +54,5 @@ def stored_rows(stored: Stored, chosen: Callable[[Elements], Mask]) -> tuple[Ele
         if len(rows):
             segments.append(segment)
             places.append(first + rows)
-            parts.append(elements.take(rows))
+            parts.append(elements if len(rows) == len(elements) else elements.take(rows))
     return concatenate(parts) if parts else empty_elements(stored.state.schema), Places(segments, places)

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate, empty_elements
-from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, pairs, sort_by_hash
+from midstream.operators.ordering import hash_order, stable_order
+from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, pairs
 
 TIER = 4
 """How many segments of like size are merged into one, and how much larger the next size is."""
@@ -73,15 +74,12 @@ class SortedState:
 
     def append(self, elements: Elements, hashes: Hashes) -> None:
         """Stores elements that are sorted by hash."""
-        if len(elements) == 0:
-            return
-        self.appends += 1
-        for bucket, part, part_hashes in self._by_bucket(elements, hashes):
-            self.segments.append(make_segment(part, part_hashes, bucket, self.appends))
+        self._add(elements, hashes, None)
 
     def insert(self, elements: Elements, hashes: Hashes) -> None:
         """Stores elements in any order."""
-        self.append(*sort_by_hash(elements, hashes))
+        order, ordered = hash_order(hashes)
+        self._add(elements, ordered, order)
 
     def expire(self, frontier: int) -> None:
         """Forgets segments of which nothing is valid at or after the frontier."""
@@ -143,24 +141,40 @@ class SortedState:
         self.appends = 0
         self.replace_segments(segments)
 
-    def _by_bucket(self, elements: Elements, hashes: Hashes) -> list[tuple[int, Elements, Hashes]]:
+    def _add(self, elements: Elements, hashes: Hashes, order: Indices | None) -> None:
+        """Stores elements in an order, in which they have these hashes; they are moved once."""
+        if len(elements) == 0:
+            return
+        self.appends += 1
+        buckets, places = self._buckets(self.times(elements))
+        ends = np.array([len(elements)])
+        if places is not None:
+            by_place = stable_order(places if order is None else places.take(order))
+            order = by_place if order is None else order.take(by_place)
+            hashes, ends = hashes.take(by_place), np.cumsum(np.bincount(places))
+        if order is not None:
+            elements = elements.take(order)
+        start = 0
+        for bucket, end in zip(buckets, ends.tolist(), strict=True):
+            if start < end:
+                part = elements.slice(start, end - start)
+                self.segments.append(make_segment(part, hashes[start:end], bucket, self.appends))
+            start = end
+
+    def _buckets(self, times: Ticks) -> tuple[Sequence[int], Indices | None]:
+        """The buckets of instants, and for each instant the number of its bucket, if there are several."""
         width = self.bucket_width
         if width is None:
-            return [(0, elements, hashes)]
-        times = self.times(elements)
+            return [0], None
         first, last = int(times.min()) // width, int(times.max()) // width
-        if last - first <= SPAN or len(elements) < self.least_split:
+        if last - first <= SPAN or len(times) < self.least_split:
             # More segments cost every probe; a few more expired rows cost almost nothing.
-            return [(last, elements, hashes)]
+            return [last], None
         # A batch much longer than the window must not fall into a crowd of tiny segments.
-        step = max(SPAN, (last - first) // (2 * BUCKETS) + 1)
-        places = times // (step * width)
-        lowest = int(places.min())
-        parts = []
-        for place in np.flatnonzero(np.bincount(places - lowest)).tolist():
-            rows = np.flatnonzero(places == lowest + place)
-            parts.append((step * (lowest + place) + step - 1, elements.take(rows), hashes[rows]))
-        return parts
+        most = min(2 * BUCKETS, len(times) // self.least_split)
+        step = max(SPAN, (last - first) // most + 1)
+        lowest, highest = first // step, last // step
+        return range(step * lowest + step - 1, step * (highest + 1), step), times // (step * width) - lowest
 
     def _due(self, frontier: int) -> list[list[Segment]]:
         by_bucket: dict[int, list[Segment]] = defaultdict(list)
