@@ -7,10 +7,11 @@ They are known by the path of their file, because xdist's own groups are silentl
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneProcessFo
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """No workers for one file or one test, where starting them would cost more than they save."""
+    """One more than there are processors, as tests wait for processes, pages and the JVM a fifth of their time.
+
+    No workers for one file or one test, where starting them would cost more than they save.
+    """
     narrow = len(config.args) == 1 and config.args_source is pytest.Config.ArgsSource.ARGS and ".py" in config.args[0]
-    return 0 if narrow else min(MOST_WORKERS, os.cpu_count() or 1)
+    return 0 if narrow else min(MOST_WORKERS, (os.cpu_count() or 1) + 1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keeps modules and tests, which stay until the end, out of every search for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """Lets modules go in order: extensions report what is left of theirs as leaks."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)
