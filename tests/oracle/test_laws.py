@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import pyarrow as pa
 from hypothesis import given
@@ -12,9 +13,11 @@ from tests.generators import EVERYTHING, RELATIONAL, Case, cases
 
 import midstream as ms
 from midstream.algebra.semantics import coalesced
+from midstream.algebra.semantics.evaluation import pairs
 from midstream.algebra.semantics.values import row_identity
 from midstream.algebra.semantics.windows import Element
 from midstream.algebra.snapshots import multiset_equal
+from midstream.algebra.time import INFINITY
 from midstream.lab.fuzz.constructs import TO_STREAM
 from midstream.lab.fuzz.sources import ENDLESS
 
@@ -54,6 +57,14 @@ def test_coalescing_changes_no_snapshot_and_leaves_nothing_to_join(drawn: list[E
         assert before == after
     ends = {(row_identity(e.row), e.end) for e in compact}
     assert not ends & {(row_identity(e.row), e.start) for e in compact}
+
+
+@given(st.lists(elements, max_size=12), st.lists(elements, max_size=12), st.booleans())
+def test_a_join_meets_all_pairs_of_one_instant(left: list[Element], right: list[Element], endless: bool) -> None:
+    right += [Element((1,), 3, INFINITY)] * endless
+    every = ((a, b, max(a.start, b.start), min(a.end, b.end)) for a, b in product(left, right))
+    expected = [Element(a.row + b.row, start, end) for a, b, start, end in every if start < end and a.row[0] == 1]
+    assert pairs(left, right, [lambda row: row[0] == 1]) == expected
 
 
 @given(cases(EVERYTHING), st.randoms(use_true_random=False))

@@ -8,9 +8,10 @@ once for each stretch of time in which none of them changes. Nothing here is sha
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from itertools import pairwise, product, zip_longest
+from itertools import pairwise, zip_longest
 
 import pyarrow as pa
 
@@ -229,7 +230,7 @@ class Oracle:
             ready = [condition for condition in conditions if columns_of(condition) <= set(names)]
             conditions = [condition for condition in conditions if condition not in ready]
             holds = [evaluator(condition, names, self.catalog) for condition in ready]
-            found = _pairs(found, self.elements(relation), holds)
+            found = pairs(found, self.elements(relation), holds)
         return found
 
     def _over_stream(self, plan: RowsOverStream, width: int) -> list[Element]:
@@ -243,8 +244,7 @@ class Oracle:
         twin = self._relational_twin(plan)
         result = []
         for start, end in pairwise(moments(*relations)):
-            snapshots = [snapshot(elements, start) for elements in relations]
-            result += [Element(row, start, end) for row in twin(*snapshots)]
+            result += [Element(row, start, end) for row in twin(*(snapshot(each, start) for each in relations))]
         return coalesced(result)
 
     def _relational_twin(self, plan: Relation) -> Callable[..., Snapshot]:
@@ -342,13 +342,17 @@ def _joined_inputs(plan: Relation) -> tuple[list[Relation], list[Expression]]:
             return [plan], []
 
 
-def _pairs(left: list[Element], right: list[Element], holds: list[Evaluator]) -> list[Element]:
-    """The pairs for which all conditions hold, each valid while both its parts are."""
+def pairs(left: list[Element], right: list[Element], holds: list[Evaluator]) -> list[Element]:
+    """The pairs for which all conditions hold, each valid while both its parts are; no others start near enough."""
+    order = sorted(range(len(right)), key=lambda i: right[i].start)
+    starts, longest = [right[i].start for i in order], max((b.end - b.start for b in right), default=0)
     result = []
-    for a, b in product(left, right):
-        start, end = max(a.start, b.start), min(a.end, b.end)
-        if start < end and all(condition(a.row + b.row) is True for condition in holds):
-            result.append(Element(a.row + b.row, start, end))
+    for a in left:
+        near = order[bisect_right(starts, a.start - longest) : bisect_left(starts, a.end)]
+        for b in (right[i] for i in sorted(near)):
+            row, start, end = a.row + b.row, max(a.start, b.start), min(a.end, b.end)
+            if start < end and all(condition(row) is True for condition in holds):
+                result.append(Element(row, start, end))
     return result
 
 

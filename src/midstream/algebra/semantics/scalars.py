@@ -93,7 +93,7 @@ def _borrowed(call: Call) -> Definition:
 
 
 def _null_if_any_is_null(definition: Definition) -> Definition:
-    return lambda *values: None if any(v is None for v in values) else definition(*values)
+    return lambda *values: None if None in values else definition(*values)
 
 
 def _user_function(call: Call, catalog: Catalog) -> Definition:
