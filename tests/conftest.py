@@ -40,6 +40,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 MOST_WORKERS = 4
 SPARK_WORDS = ("spark", "cluster")
+SHARING = ("tests/connectors/", "tests/dashboard/", "tests/generators/")
+"""Folders in which what a file's tests share is costly: a server, a browser, cases that are drawn."""
 
 
 def needs_spark(nodeid: str) -> bool:
@@ -49,10 +51,12 @@ def needs_spark(nodeid: str) -> bool:
 
 
 class OneProcessForSpark(LoadGroupScheduling):
-    """Tests go wherever there is room, but all that need Spark go to one place."""
+    """Tests go wherever there is room, but all that need Spark go to one place, and files that share stay whole."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if needs_spark(nodeid) else str(super()._split_scope(nodeid))
+        if needs_spark(nodeid):
+            return "spark"
+        return nodeid.partition("::")[0] if nodeid.startswith(SHARING) else str(super()._split_scope(nodeid))
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
         """Forgets units that are done, all of which the parent class counts after every test."""

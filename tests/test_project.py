@@ -8,6 +8,7 @@ import inspect
 import os
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -90,7 +91,7 @@ def test_links_between_documents_lead_somewhere():
             assert "://" in link or (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-SPARK_TEST = """
+SHARING_TEST = """
 import os, pathlib, pytest
 
 @pytest.mark.parametrize("i", range(6))
@@ -99,14 +100,16 @@ def test_where(i):
 """
 
 
-def test_all_spark_tests_run_in_one_process(tmp_path):
-    for name in ("conftest.py", "test_spark_a.py", "test_spark_b.py"):
-        text = (ROOT / "tests/conftest.py").read_text() if name == "conftest.py" else SPARK_TEST
-        (tmp_path / name).write_text(text)
+@pytest.mark.parametrize("files", [("test_spark_a.py", "test_spark_b.py"), ("tests/dashboard/test_page.py",)])
+def test_what_shares_something_costly_runs_in_one_process(files, tmp_path):
+    shutil.copy(ROOT / "tests/conftest.py", tmp_path)
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(SHARING_TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"]
     subprocess.run(command, cwd=tmp_path, env=_environment(), capture_output=True, check=True)
-    workers = [path.read_text() for path in tmp_path.glob("test_spark_*.[0-9]")]
-    assert len(workers) == 12 and len(set(workers)) == 1
+    workers = [path.read_text() for path in tmp_path.rglob("*.[0-9]")]
+    assert len(workers) == 6 * len(files) and len(set(workers)) == 1
 
 
 def _environment() -> dict[str, str]:
