@@ -26,7 +26,7 @@ from midstream.migration.registry import STRATEGIES
 
 ROOT = Path(__file__).parent.parent
 AS_OPERATORS = (
-    {"subscript", "slice", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct"}
+    {"subscript", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct"}
     | {
         "list_places",
         "list_field",
@@ -38,6 +38,7 @@ AS_OPERATORS = (
         "as_type",
         "plus",
         "minus",
+        "moved",
         "raised",
         "glob",
     }

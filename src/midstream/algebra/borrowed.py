@@ -1,6 +1,7 @@
 """Functions whose meaning is DuckDB's: a name, and the SQL that it stands for.
 
-`{0}`, `{1}` are arguments, `{*}` is all of them, `{:}` pairs of names and values. Of several texts the first that
+`{0}`, `{1}` are arguments, `{*}` is all of them, `{:}` pairs of names and values, `{::}` the list
+of those at odd places and that of the others. Of several texts the first that
 has a meaning for the arguments' types counts. Constants are written into the SQL, because some functions take nothing
 else; types are whatever DuckDB says.
 """
@@ -59,13 +60,17 @@ QUANTIFIED = {"=": "equal", "<>": "unequal", "<": "less", "<=": "at_most", ">": 
 """How a comparison with any or all elements of a list is called: `any_equal`, `all_less` and so on."""
 
 
-def _quantified(symbol: str, word: str) -> str:
-    decided, otherwise = ("TRUE", "FALSE") if word == "any" else ("FALSE", "TRUE")
-    truths = f"list_transform({{1}}, lambda e: {{0}} {symbol} e)"
+def decided(word: str, truths: str) -> str:
+    """Whether any or all of a list of truths hold, in SQL; null if those that are unknown could decide it."""
+    enough, otherwise = ("TRUE", "FALSE") if word == "any" else ("FALSE", "TRUE")
     return (
-        f"CASE WHEN {{1}} IS NULL THEN NULL WHEN list_contains({truths}, {decided}) THEN {decided}"
+        f"CASE WHEN {truths} IS NULL THEN NULL WHEN list_contains({truths}, {enough}) THEN {enough}"
         f" WHEN len(list_filter({truths}, lambda t: t IS NULL)) > 0 THEN NULL ELSE {otherwise} END"
     )
+
+
+def _quantified(symbol: str, word: str) -> str:
+    return decided(word, f"list_transform({{1}}, lambda e: {{0}} {symbol} e)")
 
 
 _UTF8 = "lower({1}) IN ('utf-8', 'utf8', 'us-ascii')"
@@ -137,6 +142,7 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
         "strftime(make_timestamp({0}::BIGINT * 1000000), {1})",
     ),
     "unix_timestamp": ("floor(epoch({0}::TIMESTAMPTZ))::BIGINT", "floor(epoch(strptime({0}, {1})))::BIGINT"),
+    "moved": ("({0} + to_microseconds({1}::BIGINT))",),
     "add_months": ("({0} + to_months({1}::INTEGER))",),
     "date_add": ("({0} + {1})", "({0}::DATE + {1}::INTEGER)"),
     "date_sub": (
@@ -229,7 +235,13 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
     "url_extract_query": (r"nullif(regexp_extract({0}, '\?([^#]*)', 1), '')",),
     "url_extract_fragment": ("nullif(regexp_extract({0}, '#(.*)', 1), '')",),
     "url_extract_parameter": ("nullif(regexp_extract({0}, '[?&]' || regexp_escape({1}) || '=([^&#]*)', 1), '')",),
+    "substring_from": ("substring({0}, CASE {1} WHEN 0 THEN 1 ELSE {1} END, {2})",),
+    "url_encode_param": ("replace(url_encode({0}), '%20', '+')",),
+    "url_decode_param": ("url_decode(replace({0}, '+', '%20'))",),
     "to_json_string": ("to_json({0})::VARCHAR",),
+    "json_array_elements": ("json_extract({0}, '$[*]')",),
+    "json_array_elements_text": ("json_extract_string({0}, '$[*]')",),
+    "json_object_keys": ("json_keys({0})",),
     "json_array_contains": ("json_contains({0}, to_json({1}))",),
     "as_value": ("{0}",),
     "array_remove": ("list_filter({0}, lambda e: e IS DISTINCT FROM {1})",),
@@ -237,7 +249,13 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
     "list_or_null": ("CASE WHEN len({0}) > 0 THEN {0} ELSE [NULL] END",),
     "list_field": ("list_transform({0}, lambda s: struct_extract(s, {1}))",),
     "subscript": ("{0}[{1}]",),
-    "slice": ("{0}[{1}:{2}]",),
+    "get": ("map_extract_value({0}, {1})", "CASE WHEN {1} >= 0 THEN {0}[{1} + 1] END"),
+    "slice": (
+        "CASE WHEN {1} = 0 OR {2} < 0 THEN error('slice counts from 1, and takes no less than 0 elements')"
+        " WHEN {1} < -len({0}) THEN [] WHEN {1} < 0 THEN {0}[len({0}) + {1} + 1:len({0}) + {1} + {2}]"
+        " ELSE {0}[{1}:{1} + {2} - 1] END",
+    ),
+    "map_of": ("map({::})",),
     "field": ("struct_extract({0}, {1})", "json_extract_string(ltrim({0}), {1})"),
     "integer_division": ("({0} // {1})",),
     "bitwise_and": ("({0} & {1})",),
@@ -310,6 +328,8 @@ def _filled(template: str, texts: list[str]) -> str | None:
     if "{:}" in template:
         pairs = zip(texts[::2], texts[1::2], strict=False)
         return template.replace("{:}", ", ".join(f"{name}: {value}" for name, value in pairs))
+    if "{::}" in template:
+        return template.replace("{::}", f"[{', '.join(texts[::2])}], [{', '.join(texts[1::2])}]")
     if f"{{{len(texts)}}}" in template or not all(f"{{{i}}}" in template for i in range(len(texts))):
         return None
     return filled(template, texts)

@@ -139,3 +139,21 @@ def scale_of(type_: pa.DataType) -> int:
 def wide_decimal(scale: int) -> pa.DataType:
     """The decimal type that calculations use."""
     return pa.decimal128(DECIMAL_DIGITS, scale)
+
+
+def castable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast between two types means anything."""
+    if kind.is_nested(source) or kind.is_duration(source) != kind.is_duration(target):
+        return False
+    if kind.is_string(target) or _is_text(source):
+        return not kind.is_binary(source) and not (kind.is_binary(target) and not _is_text(source))
+    groups = (_is_numeric_or_boolean, is_instant, kind.is_duration, kind.is_binary)
+    return any(group(source) and group(target) for group in groups)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(kind.is_string(type_) or kind.is_large_string(type_))
+
+
+def _is_numeric_or_boolean(type_: pa.DataType) -> bool:
+    return bool(kind.is_boolean(type_) or kind.is_integer(type_) or kind.is_floating(type_) or kind.is_decimal(type_))

@@ -29,6 +29,7 @@ from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
 from midstream.language.nested import any_of, told_apart
+from midstream.language.nodes import all_of
 from midstream.language.values import ValueBinder
 
 EXACT = {"approx_count_distinct": "count", "approx_distinct": "count"}
@@ -101,11 +102,13 @@ class Aggregates:
 
     def bound(self, node: exp.Anonymous, name: str, inner: ValueBinder) -> AggregateCall:
         """The meaning of a call of an aggregate."""
+        if name == "count" and len(node.expressions) > 1:
+            node = _counted(node)
         distinct, where = bool(node.args.get("distinct")), self._filter(node, inner)
         star = [a for a in node.expressions if isinstance(a, exp.Star)]
         if star and (name != "count" or distinct):
             raise self.binding.error(f"{node.name} does not take *", star[0], hint="name a column")
-        arguments = [] if star else [inner.bind(a) for a in node.expressions]
+        arguments = [] if star else [self.binding.folded(inner.bind(a)) for a in node.expressions]
         user = self.binding.catalog.functions.get(node.name.lower())
         if isinstance(user, AggregateFunction):
             return AggregateCall(user.name, tuple(arguments), user.returns, distinct, where)
@@ -163,3 +166,14 @@ class Aggregates:
             name = f"{text}_{count}"
         self._names.add(name)
         return name
+
+
+def _counted(node: exp.Anonymous) -> exp.Anonymous:
+    """`count(a, b)`: how many rows have no null in any of them, or how many different ones of these."""
+    known = [exp.Not(this=exp.Is(this=a, expression=exp.Null())) for a in node.expressions]
+    asked = [] if node.args.get("filter") is None else [node.args["filter"]]
+    of = exp.Tuple(expressions=node.expressions) if node.args.get("distinct") else exp.Star()
+    made = node.copy()
+    for key, value in {"expressions": [of], "filter": all_of([*known, *asked])}.items():
+        made.set(key, value)
+    return made

@@ -150,7 +150,7 @@ class Attachments:
             needed = any(_rejects_null(condition, attachment.columns) for condition in conditions)
             kind: JoinKind = "inner" if needed else "left"
             on = conjunction([_tied(tie, over, attachment.columns) for tie in conjuncts(attachment.on)])
-            require_window(self.binder.binding, relation, "a sub-query")
+            require_window(self.binder.binding, "a sub-query", relation)
             relation = Join(relation, attachment.relation, on, kind)
         self.waiting = []
         return relation
@@ -207,7 +207,7 @@ class Attachments:
     def _attach(self, around: ScalarBinder, inside: Inside, calls: list[NamedAggregate], node: Node) -> Brought:
         """Has the aggregates of a sub-query joined; the values of their columns."""
         binding = self.binder.binding
-        require_window(binding, inside.relation, "a sub-query")
+        require_window(binding, "a sub-query", inside.relation)
         alias = binding.alias("query", node)
         keys = [Named(f"key_{i}", inner) for i, (_, inner, _) in enumerate(inside.ties)]
         grouped = Aggregate(inside.relation, tuple(keys), tuple(calls))

@@ -327,7 +327,7 @@ class QueryBinder:
     def _aggregate(
         self, relation: Relation, aggregates: Aggregates, environment: Environment, node: exp.Select
     ) -> Relation:
-        require_window(self.binding, relation, "an aggregate" if aggregates.calls else "GROUP BY")
+        require_window(self.binding, "an aggregate" if aggregates.calls else "GROUP BY", relation)
         given, every = environment.given, None
         if not aggregates.keys and (given or is_timeless(relation, self.binding.catalog)):
             every = (
@@ -359,7 +359,7 @@ class QueryBinder:
             if wanted.on is not None:
                 relation = first_of_each(self.binding, relation, (*wanted.on, *wanted.keys), wanted.order)
             return Project(limited(self.binding, relation, wanted.order, wanted.limit, wanted.keys), columns)
-        require_window(self.binding, relation, "DISTINCT")
+        require_window(self.binding, "DISTINCT", relation)
         plan = distinct(Project(relation, columns))
         return limited_distinct(self.binding, plan, columns, wanted, node)
 

@@ -15,6 +15,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.expressions import Call, Expression, Literal, columns_of
+from midstream.algebra.semantics.scalars import evaluator
+from midstream.algebra.types import TEXT, is_number
 from midstream.errors import QueryError
 from midstream.language.nodes import place
 
@@ -86,6 +89,14 @@ class Binding:
         self.aliases.add(name.casefold())
         self.places[name] = place(node)
         return name
+
+    def folded(self, value: Expression) -> Expression:
+        """A number or a text that is computed of constants alone as a constant; anything else as it is."""
+        if isinstance(value, Call) and value.function == "list_value":
+            return value.with_arguments(tuple(map(self.folded, value.args)))
+        if isinstance(value, Literal) or columns_of(value) or not (is_number(value.type) or value.type == TEXT):
+            return value
+        return Literal(evaluator(value, [], self.catalog)(()), value.type)
 
     def require_same_time(self, stream: StreamDeclaration, node: exp.Expression) -> None:
         """Refuses to mix integer time with timestamps, and timestamps that have a zone with those that have none."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.grammar import MOST_EXPANDED
-from midstream.language.nodes import LIST_FUNCTIONS, Duration, Node, TypeName, at, with_arguments
+from midstream.algebra.list_functions import LIST_FUNCTIONS
+from midstream.language.grammar import MOST_EXPANDED, NAMES
+from midstream.language.nodes import Duration, Node, TypeName, at, with_arguments
+from midstream.language.operator_tables import ESCAPES
 from midstream.language.over_grammar import PREDICATE, OverGrammar
 
 UNITS = frozenset(
@@ -90,11 +94,10 @@ class CallGrammar(OverGrammar):
                 self.fail(f"{column.name} could be taken for what {token.text} has by this name", token, hint=hint)
 
     def _arguments(self, token: Token) -> list[Node]:
-        if token.text.upper() == "STRUCT_PACK":
+        if token.text.upper() in ("STRUCT_PACK", "STRUCT"):
             return self._named_arguments()
         if token.text.lower() in LIST_FUNCTIONS:
-            first = self.value()
-            return [first, self._lambda()] if self.take(TokenType.COMMA) else [first]
+            return self.several(self._lambda_or_value)
         arguments = self.values()
         if token.text.upper() in ("SUBSTRING", "SUBSTR") and self.take(TokenType.FROM):
             arguments.append(self.value())
@@ -113,13 +116,25 @@ class CallGrammar(OverGrammar):
         self.take(TokenType.FARROW) or self.need(TokenType.COLON if python else TokenType.ARROW, ": or ->")
         return at(exp.Lambda(this=self.value(), expressions=names), token)
 
+    def _lambda_or_value(self) -> Node:
+        place = 2
+        while self._at(self._index).token_type == TokenType.L_PAREN and self.token_after(place) == TokenType.COMMA:
+            place += 2
+        arrow = self.token_after(1 if self._curr.token_type in NAMES else place + 1)
+        begins = arrow in (TokenType.ARROW, TokenType.FARROW) or self.peek_word("LAMBDA")
+        return self._lambda() if begins else self.value()
+
     def _named_arguments(self) -> list[Node]:
-        """`a := 1, b := 2`: names and values in turn."""
+        """`a := 1, b := 2`, or `a, b + 1 AS x`: names and values in turn."""
         found: list[Node] = []
         while not found or self.take(TokenType.COMMA):
-            name = self.identifier("a name")
-            self.need(TokenType.COLON_EQ, ":=")
-            found += [exp.Literal(this=name.name, is_string=True), self.value()]
+            name = self.identifier("a name").name if self._next.token_type == TokenType.COLON_EQ else ""
+            self.take(TokenType.COLON_EQ)
+            value = self.value()
+            if self.take(TokenType.ALIAS):
+                name = self.identifier("a name").name
+            named = name or (value.name if isinstance(value, exp.Column) else f"col{len(found) // 2 + 1}")
+            found += [exp.Literal(this=named, is_string=True), value]
         return found
 
     def _nulls(self, made: Node) -> None:
@@ -228,6 +243,17 @@ class CallGrammar(OverGrammar):
         self.need_word("TIME", "ZONE")
         return word.token_type == TokenType.WITH
 
+    def _interval_of(self, number: Node, token: Token) -> Node:
+        """`INTERVAL (a + 1) DAY`: so many times the unit that follows."""
+        one = exp.Interval(this=Duration(this="1", unit=self.identifier("a unit of time").name))
+        return at(exp.Mul(this=at(one, token), expression=number), token)
+
+    def _escaped(self) -> Node:
+        """`E'a\\nb'`: a text with escapes."""
+        token = self.need(TokenType.STRING, "a string")
+        text = re.sub(r"\\(.)", lambda found: ESCAPES.get(found[1], found[1]), token.text)
+        return at(exp.Literal(this=text, is_string=True), token)
+
     def duration(self) -> Duration:
         """An amount of time: `100`, `-5 SECONDS`, `'5 seconds'`, `INTERVAL '5' SECOND`."""
         token = self._curr
@@ -237,9 +263,17 @@ class CallGrammar(OverGrammar):
         else:
             sign = "-" if self.take(TokenType.DASH) else ""
             amount = sign + self.need(TokenType.NUMBER, "a number or a duration such as '5 seconds'").text
-        unit = self.take(TokenType.VAR).text if self._unit_follows() else None  # type: ignore[union-attr]
+        unit = self._unit()
+        while unit and self.is_unit(1) and (more := self.take(TokenType.NUMBER, TokenType.STRING)):
+            amount, unit = f"{amount} {unit} {more.text}", self._unit()
         return at(Duration(this=amount, unit=unit), token)
 
-    def _unit_follows(self) -> bool:
-        word = self._curr.text.lower()
-        return self.peek(TokenType.VAR) and (word in UNITS or word.removesuffix("s") in UNITS)
+    def _unit(self) -> str | None:
+        token = self.take(TokenType.VAR) if self.is_unit(0) else None
+        return token.text if token else None
+
+    def is_unit(self, ahead: int) -> bool:
+        """Whether a unit of time comes so far ahead."""
+        token = self._at(self._index + ahead)
+        word = token.text.lower()
+        return token.token_type == TokenType.VAR and (word in UNITS or word.removesuffix("s") in UNITS)

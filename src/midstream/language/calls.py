@@ -11,6 +11,7 @@ from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
 from midstream.algebra.declarations import AggregateFunction, ScalarFunction, SqlFunction
 from midstream.algebra.expressions import Call, Expression, Literal
+from midstream.algebra.formats import FORMATTED, directives
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
 from midstream.algebra.over import ONLY_OVER
 from midstream.algebra.types import BOOLEAN
@@ -19,7 +20,6 @@ from midstream.language.aggregates import CONDITIONS, EXACT, Aggregates
 from midstream.language.binding import nearest
 from midstream.language.call_grammar import UNITS
 from midstream.language.elsewhere import INSTEAD
-from midstream.language.formats import directives
 from midstream.language.literals import TYPES, coerce
 from midstream.language.nodes import Node, place, with_arguments
 from midstream.language.over import Overs
@@ -32,11 +32,6 @@ UNWRITTEN = frozenset(
 )
 """Names of operators that cannot be called by name."""
 
-
-FORMATTED = frozenset({"to_char", "to_timestamp", "to_date", "from_unixtime", "unix_timestamp"}) | {
-    *("parse_time", "stringtotimestamp", "timestamptostring")
-}
-"""Functions whose later arguments are formats of dates."""
 
 UNIT_FIRST = frozenset({"date_diff", "date_sub", "timestampadd", "timestampsub", "date_trunc", "date_part"})
 """Functions whose first argument may be the name of a unit of time."""

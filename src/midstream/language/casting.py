@@ -7,7 +7,7 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.expressions import Cast, Expression, Literal
-from midstream.algebra.types import is_instant, show_type
+from midstream.algebra.types import castable, show_type
 from midstream.language import literals
 from midstream.language.values import ValueBinder
 
@@ -47,21 +47,3 @@ def _borrowed(source: pa.DataType, target: pa.DataType, name: str) -> str | None
     if kind.is_time(target) and source != target:
         return "as_time"
     return "as_text" if kind.is_string(target) and (kind.is_nested(source) or kind.is_time(source)) else None
-
-
-def castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast between two types means anything."""
-    if kind.is_nested(source) or kind.is_duration(source) != kind.is_duration(target):
-        return False
-    if kind.is_string(target) or _is_text(source):
-        return not kind.is_binary(source) and not (kind.is_binary(target) and not _is_text(source))
-    groups = (_is_numeric_or_boolean, is_instant, kind.is_duration, kind.is_binary)
-    return any(group(source) and group(target) for group in groups)
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(kind.is_string(type_) or kind.is_large_string(type_))
-
-
-def _is_numeric_or_boolean(type_: pa.DataType) -> bool:
-    return bool(kind.is_boolean(type_) or kind.is_integer(type_) or kind.is_floating(type_) or kind.is_decimal(type_))

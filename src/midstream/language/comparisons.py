@@ -29,6 +29,16 @@ def rows_compared(binder: ValueBinder, operator: str, left: list[Node], right: l
     return Call("or", (first, Call("and", (same, rest), BOOLEAN)), BOOLEAN)
 
 
+def fields_of(binder: ValueBinder, node: Node, like: Node) -> list[Node] | None:
+    """The parts of a row, or the fields of a struct that is compared with a row; None for anything else."""
+    if isinstance(node, exp.Tuple):
+        return list(node.expressions)
+    struct = binder.bind(node).type if isinstance(like, exp.Tuple) and not isinstance(node, exp.Subquery) else None
+    if struct is None or not kind.is_struct(struct):
+        return None
+    return [exp.Anonymous(this="field", expressions=[node, exp.Literal.string(f.name)]) for f in struct]
+
+
 def nested_compared(binder: ValueBinder, function: str, arguments: list[Expression], node: Node) -> Call:
     """A comparison of lists, structs or maps."""
     if function in ORDERINGS:
@@ -39,9 +49,10 @@ def nested_compared(binder: ValueBinder, function: str, arguments: list[Expressi
     if function == "in":
         parts = tuple(nested_compared(binder, "=", [arguments[0], other], node) for other in arguments[1:])
         return parts[0] if len(parts) == 1 else Call("or", parts, BOOLEAN)
-    if function not in ("=", "<>"):
-        shown = " and ".join(show_type(a.type) for a in arguments)
-        raise binder.binding.error(f"IS DISTINCT FROM needs values of one type, not {shown}", node)
+    names = {tuple(f.name.casefold() for f in a.type) for a in arguments if kind.is_struct(a.type)}
+    if function not in ("=", "<>") or len(names) > 1:
+        shown, what = " and ".join(show_type(a.type) for a in arguments), function.replace("_", " ").upper()
+        raise binder.binding.error(f"{what} needs values of one type, not {shown}", node, hint="or a row: s = (1, 2)")
     equal = _ordered(binder, "nested_equal", arguments, node)
     return equal if function == "=" else Call("not", (equal,), BOOLEAN)
 

@@ -6,8 +6,6 @@ shape of the tree says the same.
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -19,7 +17,6 @@ from midstream.language.operator_tables import (
     CALLED,
     CLAUSES,
     CONCATENATION,
-    ESCAPES,
     FUNCTION_WORDS,
     LITERALS,
     NEGATABLE,
@@ -120,12 +117,9 @@ class ExpressionGrammar(CallGrammar):
 
     def _quantified(self, left: Node, operator: Token) -> Node | None:
         """`x > ANY (…)` or `x > ALL (…)`, of a list or a sub-query; `= ANY` and `<> ALL` of a sub-query are IN."""
-        if (
-            not (self.peek_word("ANY", "SOME") or self.peek(TokenType.ALL))
-            or self._next.token_type != TokenType.L_PAREN
-        ):
-            return None
         every = self.peek(TokenType.ALL)
+        if not (every or self.peek_word("ANY", "SOME")) or self._next.token_type != TokenType.L_PAREN:
+            return None
         self._advance(2)
         query = self.query() if self.begins_query() else None
         inside = self.value() if query is None else at(exp.Subquery(this=query), operator)
@@ -216,7 +210,7 @@ class ExpressionGrammar(CallGrammar):
             return self._named_call("subscript", operator, value, first)
         last = exp.Neg(this=exp.Literal(this="1", is_string=False)) if self.peek(TokenType.R_BRACKET) else self.value()
         self.need(TokenType.R_BRACKET, "]")
-        return self._named_call("slice", operator, value, first, last)
+        return self._named_call("list_slice", operator, value, first, last)
 
     def _list(self, token: Token) -> Node:
         if self._next.text.upper() in WINDOW_WORDS:
@@ -250,7 +244,7 @@ class ExpressionGrammar(CallGrammar):
         made = self._named_call("array_agg", token, item)
         made.set("order", query.args.get("order"))
         if limit is not None:
-            made = self._named_call("slice", token, made, exp.Literal.number(1), limit)
+            made = self._named_call("list_slice", token, made, exp.Literal.number(1), limit)
         for key, value in {"expressions": [made], "order": None, "limit": None}.items():
             query.set(key, value)
         return self._named_call("list_or_empty", token, at(exp.Subquery(this=query), token))
@@ -316,9 +310,12 @@ class ExpressionGrammar(CallGrammar):
 
     def _exists(self, token: Token) -> Node:
         self.need(TokenType.L_PAREN, "( after EXISTS")
-        if not self.begins_query():
-            self.expected("SELECT")
-        made = exp.Exists(this=self.query())
+        if self.begins_query():
+            made: Node = exp.Exists(this=self.query())
+        else:
+            made = self._named_call("any_match", token, *self.several(self._lambda_or_value))
+            if len(made.expressions) == 1:
+                self.fail("EXISTS takes a sub-query, or a list and a function", token, hint="EXISTS (SELECT …)")
         self.need(TokenType.R_PAREN, ")")
         return at(made, token)
 
@@ -341,17 +338,24 @@ class ExpressionGrammar(CallGrammar):
         if word == "ARRAY" and self.token_after(2) in (TokenType.SELECT, TokenType.WITH):
             return self._array(token)
         following = self._next.token_type
+        if word == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
+            self._advance()
+            return at(exp.Interval(this=self.duration()), token)
+        if word == "INTERVAL" and (following == TokenType.L_PAREN or self.is_unit(2)):
+            self._advance()
+            number = self.wrapped(self.value) if self.peek(TokenType.L_PAREN) else self._column()
+            return self._interval_of(number, token)
         if following == TokenType.L_PAREN:
             return self.row() if self.take_word("ROW") else self._call(token)
         if word in ("FINAL", "RUNNING") and self.token_after(2) == TokenType.L_PAREN:
             self._advance()
             return self._named_call(word, token, self._call(self._curr))
-        if word == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
-            self._advance()
-            return at(exp.Interval(this=self.duration()), token)
         if word == "ARRAY" and following == TokenType.L_BRACKET:
             self._advance()
             return self._list(token)
+        if word == "MAP" and following == TokenType.L_BRACKET:
+            self._advance()
+            return self._named_call("map_of", token, *self._list(token).expressions)
         if word == "MAP" and following == TokenType.L_BRACE:
             self._advance(2)
             pairs = self._pairs("map", token).expressions
@@ -366,12 +370,6 @@ class ExpressionGrammar(CallGrammar):
         if token.token_type not in NAMES:
             self.expected("an expression")
         return self._column()
-
-    def _escaped(self) -> Node:
-        """`E'a\\nb'`: a text with escapes."""
-        token = self.need(TokenType.STRING, "a string")
-        text = re.sub(r"\\(.)", lambda found: ESCAPES.get(found[1], found[1]), token.text)
-        return at(exp.Literal(this=text, is_string=True), token)
 
     def _column(self) -> Node:
         self.skip_schema(TokenType.DOT, None, TokenType.DOT)

@@ -20,9 +20,10 @@ from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
 from midstream.language.foreign_tokens import Called, Edit, calls, edited, other_keys, text_of
+from midstream.language.foreign_values import functions, nulls_placed, spark_constants, spark_places
 from midstream.language.literals import duration_text
 from midstream.language.nodes import Node, flatten
-from midstream.language.text import DIALECT, read
+from midstream.language.text import read, tokens_of
 
 DIALECTS = ("spark", "flink", "risingwave")
 
@@ -59,18 +60,21 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     if dialect not in DIALECTS:
         hint = nearest(str(dialect), DIALECTS, "dialects")
         raise QueryError(f"there is no dialect {dialect!r}", hint=hint)
+    for spark in (spark_constants, spark_places) if dialect == "spark" else ():
+        query = edited(query, list(spark(query)))
     _require_no_watermark(query)
     if isinstance(times, str):
-        times = dict.fromkeys((token.text for token in DIALECT.tokenize(query)), times)
+        times = dict.fromkeys((token.text for token in tokens_of(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
     for step in (_statement, _table_functions, _grouped_windows, _newest_rows, _interval_joins):
         query = edited(query, list(step(query, known)))
-    return query if dialect == "risingwave" else edited(query, list(_functions(query)))
+    query = edited(query, list(functions(query, dialect)))
+    return edited(query, list(nulls_placed(query, dialect, frozenset(map(str.casefold, known.values())))))
 
 
 def _require_no_watermark(text: str) -> None:
     """Refuses `WATERMARK FOR ts AS ts - INTERVAL '5' SECOND`, and says where that is said."""
-    tokens = list(DIALECT.tokenize(text))
+    tokens = tokens_of(text)
     for i, (token, following) in enumerate(zip(tokens, tokens[1:], strict=False)):
         if (token.text.upper(), following.text.upper()) == ("WATERMARK", "FOR"):
             rest = [other.text for other in tokens[i + 2 : i + 9]]
@@ -84,7 +88,7 @@ def _require_no_watermark(text: str) -> None:
 
 def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
     """Drops what stands around a query: into what its results go, and that they are given when windows end."""
-    tokens = list(DIALECT.tokenize(text))
+    tokens = tokens_of(text)
     words = [token.text.upper() for token in tokens]
     if words[:1] in (["INSERT"], ["CREATE"]) and not {"MACRO", "FUNCTION"} & set(words[1:5]):
         query = next((t for t, word in zip(tokens, words, strict=True) if word in ("SELECT", "WITH")), tokens[0])
@@ -93,16 +97,6 @@ def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
     for said in (["EMIT", "ON", "WINDOW", "CLOSE"], ["EMIT", "CHANGES"], ["EMIT", "FINAL"]):
         if words[ends - len(said) : ends] == said:
             yield Edit(tokens[ends - len(said) - 1].end + 1, len(text), "")
-
-
-def _functions(text: str) -> Iterator[Edit]:
-    """Functions that mean something else in Spark and Flink: all is replaced, and weeks begin with day 1."""
-    for call in calls(text, ("REGEXP_REPLACE", "DAYOFWEEK")):
-        if call.name == "DAYOFWEEK":
-            yield Edit(call.end, call.end, " + 1)")
-            yield Edit(call.start, call.start, "(")
-        elif len(call.arguments) == 3:
-            yield Edit(call.end - 1, call.end, ", 'g')")
 
 
 def _window(source: str, call: Called, amounts: Sequence[Sequence[Token]], partition: str = "") -> str:
@@ -135,7 +129,7 @@ def _table_functions(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
 
     Elsewhere the bounds of windows are columns like others, so they are selected where `*` is.
     """
-    tokens = list(DIALECT.tokenize(text))
+    tokens = tokens_of(text)
     before = (TokenType.SELECT, TokenType.COMMA, TokenType.DOT, TokenType.DISTINCT)
     stars = [a for a, b in zip(tokens, tokens[1:], strict=False) if b.token_type == TokenType.STAR]
     starred = any(token.token_type in before for token in stars)
@@ -214,7 +208,7 @@ def _sessions_of(text: str, call: Called) -> str:
 
 def _fields_of_window(text: str) -> Iterator[Edit]:
     """`window.start`, `window.end`, and `window` alone."""
-    tokens = list(DIALECT.tokenize(text))
+    tokens = tokens_of(text)
     for name, dot, field in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if name.text.upper() not in ("WINDOW", "SESSION_WINDOW"):
             continue
@@ -226,7 +220,7 @@ def _fields_of_window(text: str) -> Iterator[Edit]:
 
 def _tables(text: str) -> Iterator[tuple[str, int]]:
     """The streams that stand in FROM without a window, each with the place behind its name."""
-    tokens = list(DIALECT.tokenize(text))
+    tokens = tokens_of(text)
     for before, token, after in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
         names = (TokenType.VAR, TokenType.IDENTIFIER)
         source = before.token_type in (TokenType.FROM, TokenType.JOIN) and token.token_type in names
@@ -236,7 +230,7 @@ def _tables(text: str) -> Iterator[tuple[str, int]]:
 
 def _newest_rows(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
     """A stream keeps n rows of a key if these are wanted by `row_number() OVER (PARTITION BY k ORDER BY ts DESC)`."""
-    for outer in _selects(text):
+    for outer in _tree(text).find_all(exp.Select):
         source, limits = _source(outer), dict(_limits(outer))
         select = source.this if isinstance(source, exp.Subquery) else exp.Select()
         table = None if any(map(select.args.get, ("where", "joins", "group"))) else _source(select)
@@ -261,20 +255,17 @@ def _source(select: Node) -> Node | None:
 def _limits(select: Node) -> Iterator[tuple[str, str]]:
     """How many rows are wanted at most, by the column that counts them."""
     for part in flatten(select.args["where"].this, exp.And) if select.args.get("where") is not None else ():
-        counts = isinstance(part, exp.LTE | exp.EQ) and isinstance(part.this, exp.Column)
-        if (
-            counts
-            and isinstance(part.expression, exp.Literal)
-            and (type(part) is exp.LTE or part.expression.name == "1")
-        ):
+        counts = isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Literal)
+        if counts and (isinstance(part, exp.LTE) or (isinstance(part, exp.EQ) and part.expression.name == "1")):
             yield part.this.name.casefold(), part.expression.name
 
 
-def _selects(text: str) -> Iterator[Node]:
+def _tree(text: str) -> Node:
+    """The syntax tree of a query; an empty one if it cannot be read yet, or never."""
     try:
-        yield from read(text).find_all(exp.Select)
+        return read(text)
     except QueryError:
-        return
+        return exp.Select()
 
 
 def _behind(table: Node, window: str) -> Edit:
@@ -284,10 +275,7 @@ def _behind(table: Node, window: str) -> Edit:
 
 def _interval_joins(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
     """`a.ts BETWEEN b.ts - x AND b.ts + y` gives a the window `[RANGE x]` and b the window `[RANGE y]`."""
-    try:
-        tree = read(text)
-    except QueryError:
-        return
+    tree = _tree(text)
     sources = {_alias(table): table for table in tree.find_all(exp.Table) if table.args.get("window") is None}
     columns = {alias: times.get(str(table.this.name).casefold(), "").casefold() for alias, table in sources.items()}
     spans: dict[str, dict[str, str]] = {}

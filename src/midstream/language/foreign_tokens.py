@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.text import DIALECT
+from midstream.language.text import tokens_of
 
 _AFTER_KEYS = "HAVING QUALIFY ORDER_BY LIMIT FETCH OFFSET UNION EXCEPT INTERSECT SEMICOLON"
 
@@ -44,7 +44,7 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
 def calls(text: str, names: Collection[str]) -> Iterator[Called]:
     """The calls of some functions, by their tokens."""
-    tokens = list(DIALECT.tokenize(text))
+    tokens = tokens_of(text)
     for i, token in enumerate(tokens[:-1]):
         if token.text.upper() in names and tokens[i + 1].token_type == TokenType.L_PAREN:
             depth, place, arguments = 1, i + 2, [list[Token]()]
@@ -67,7 +67,7 @@ def text_of(source: str, tokens: Sequence[Token]) -> str:
 def other_keys(text: str, call: Called, windows: Collection[str]) -> list[Token]:
     """What stands in the GROUP BY of a call's query besides calls of `windows`."""
     spans = [(each.start, each.end) for each in calls(text, windows)]
-    tokens = [t for t in DIALECT.tokenize(text) if not any(start <= t.start < end for start, end in spans)]
+    tokens = [t for t in tokens_of(text) if not any(start <= t.start < end for start, end in spans)]
     depths, level = list[int](), 0
     for token in tokens:
         level -= token.token_type == TokenType.R_PAREN

@@ -21,10 +21,16 @@ class GroupingGrammar(WindowGrammar):
     """Reads GROUP BY."""
 
     def group(self) -> Node:
-        """`GROUP BY a, ROLLUP (b, c)`, `GROUP BY GROUPING SETS ((a), (b), ())`, `GROUP BY ALL`."""
+        """`GROUP BY a, ROLLUP (b, c)`, `a, b WITH CUBE`, `GROUPING SETS ((a), (b), ())`, `GROUP BY ALL`."""
         if self.take(TokenType.ALL):
             return exp.Group(expressions=[], all=True)
-        return grouping_sets(self.several(self._grouping), self.fail)
+        elements = self.several(self._grouping)
+        for word in ("ROLLUP", "CUBE"):
+            if self.take_words("WITH", word):
+                elements = [self._sets(word, [sets[0] for sets in elements])]
+        if self.peek_words("GROUPING", "SETS"):
+            elements = [self._grouping()]
+        return grouping_sets(elements, self.fail)
 
     def _grouping(self) -> list[list[Node]]:
         """The sets that one element of GROUP BY stands for."""
@@ -33,12 +39,11 @@ class GroupingGrammar(WindowGrammar):
             return list(chain(*self.wrapped(lambda: self.several(self._grouping))))
         if word in ("ROLLUP", "CUBE") and self._next.token_type == TokenType.L_PAREN:
             self._advance()
-            parts = self._key_list()
-            return rollup(parts) if word == "ROLLUP" else cube(parts, self.fail)
+            return self._sets(word, [keys_of(key) for key in self.wrapped(self.values)])
         return [[]] if self.take_words("(", ")") else [keys_of(self.value())]
 
-    def _key_list(self) -> list[list[Node]]:
-        return [keys_of(key) for key in self.wrapped(self.values)]
+    def _sets(self, word: str, parts: list[list[Node]]) -> list[list[Node]]:
+        return rollup(parts) if word == "ROLLUP" else cube(parts, self.fail)
 
 
 def keys_of(node: Node) -> list[Node]:
@@ -61,10 +66,7 @@ def cube(parts: Sequence[list[Node]], fail: Fail) -> list[list[Node]]:
 
 def grouping_sets(elements: Sequence[list[list[Node]]], fail: Fail) -> exp.Group:
     """The clause: its keys, and the sets of them if there are several."""
-    if len(elements) == 1 or all(len(sets) == 1 for sets in elements):
-        combined = elements[0] if len(elements) == 1 else [list(chain(*(sets[0] for sets in elements)))]
-    else:
-        combined = [list(chain(*chosen)) for chosen in product(*elements)]
+    combined = [list(chain(*chosen)) for chosen in product(*elements)]
     if len(combined) > MOST_SETS:
         fail(f"GROUP BY has more than {MOST_SETS} groupings")
     if len(combined) == 1:

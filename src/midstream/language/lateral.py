@@ -80,6 +80,5 @@ def _joined(
     binder: ClauseBinder, left: Relation, right: Relation, ties: Sequence[Expression], kind: JoinKind
 ) -> Relation:
     require_near(binder.binding, ties, left, right)
-    for side in (left, right):
-        require_window(binder.binding, side, "a join")
+    require_window(binder.binding, "a join", left, right)
     return Join(left, right, conjunction(list(ties)), kind)

@@ -16,7 +16,6 @@ from sqlglot import exp
 from midstream.algebra.expressions import AggregateCall, Call, Column, Expression, Literal, Named, conjunction
 from midstream.algebra.over import Frame, NamedOver, OrderKey
 from midstream.algebra.plan import Over, Project, Relation, Select
-from midstream.algebra.semantics.scalars import evaluator
 from midstream.algebra.types import BOOLEAN, INTEGER, TEXT
 from midstream.errors import QueryError
 from midstream.language.binding import Binding, match_name
@@ -127,9 +126,10 @@ def limit_of(binding: Binding, node: Node) -> Limit | None:
 
 def _rows(binding: Binding, node: Node) -> int:
     try:
-        found = evaluator(ScalarBinder(binding, Scope(binding), "LIMIT").bind(node), [], binding.catalog)(())
+        bound = binding.folded(ScalarBinder(binding, Scope(binding), "LIMIT").bind(node))
     except QueryError:
-        found = None
+        bound = None
+    found = bound.value if isinstance(bound, Literal) else None
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < 10**18:
         raise binding.error("LIMIT and OFFSET take a whole number", node)
     return found
@@ -145,7 +145,7 @@ def limited(
     """The rows that LIMIT leaves of those with equal keys, with columns for their places."""
     if limit is None:
         return relation
-    require_window(binding, relation, "LIMIT")
+    require_window(binding, "LIMIT", relation)
     columns = [NamedOver(PLACE, AggregateCall("row_number", (), INTEGER))]
     conditions = []
     if limit.skipped:
@@ -166,7 +166,7 @@ def first_of_each(
     binding: Binding, relation: Relation, keys: Sequence[Expression], order: Sequence[OrderKey]
 ) -> Relation:
     """The first row of those with equal keys, with a column that says so."""
-    require_window(binding, relation, "DISTINCT ON")
+    require_window(binding, "DISTINCT ON", relation)
     first = NamedOver(FIRST, AggregateCall("row_number", (), INTEGER))
     rest = tuple(o for o in order if o.key not in keys)
     return Select(Over(relation, tuple(keys), rest, (first,)), _compared("<=", FIRST, 1))

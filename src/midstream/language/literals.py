@@ -146,6 +146,24 @@ def months(node: Node) -> int | None:
     return sum(int(number) * (factor or 0) for (number, _), factor in zip(parts, factors, strict=True))
 
 
+def multiple(node: Node) -> tuple[exp.Interval, Node | None] | None:
+    """An INTERVAL, and how many times it is taken unless a constant says that; None for anything else."""
+    if isinstance(node, exp.Interval):
+        return node, None
+    if not isinstance(node, exp.Mul) or exp.Interval not in (type(node.this), type(node.expression)):
+        return None
+    taken, factor = sorted((node.this, node.expression), key=lambda side: not isinstance(side, exp.Interval))
+    number = factor.this if isinstance(factor, exp.Neg) else factor
+    if not isinstance(number, exp.Literal) or number.args.get("is_string"):
+        return taken, factor
+    unit = "microsecond" if (count := months(taken)) is None else "month"
+    count = ticks(duration_text(taken.this), TIMESTAMP_TIME) if count is None else count
+    scaled = count * Decimal(number.this) * (1 if number is factor else -1)
+    if unit == "month" and scaled % 1:
+        raise QueryError("months have no parts that are all as long", hint="write days")
+    return exp.Interval(this=Duration(this=f"{round(scaled)} {unit}s")), None
+
+
 def literal_as(literal: Literal, type_: pa.DataType) -> Literal | None:
     """A string or timestamp literal as a value of another type, or None if it is not one that is read so."""
     value = literal.value

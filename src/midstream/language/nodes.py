@@ -38,18 +38,6 @@ TypeName = exp.DataType
 """The name of a type, its parameters (`expressions`) and whether it is `zoned`."""
 
 
-LIST_FUNCTIONS = {
-    **dict.fromkeys(
-        ("list_transform", "array_transform", "list_apply", "apply", "transform"), "list_transform({0}, {f})"
-    ),
-    **dict.fromkeys(("list_filter", "array_filter", "filter"), "list_filter({0}, {f})"),
-    **dict.fromkeys(("list_reduce", "array_reduce", "reduce"), "list_reduce({0}, {f})"),
-    **dict.fromkeys(("any_match", "array_any_match"), "list_bool_or(list_transform({0}, {f}))"),
-    **dict.fromkeys(("all_match", "forall"), "list_bool_and(list_transform({0}, {f}))"),
-}
-"""The functions by name, over a list and the function that is applied."""
-
-
 def place(node: exp.Expr | None) -> int | None:
     """Where a node begins in the text, or where the first part of it that knows its place does."""
     if node is None:

@@ -36,6 +36,7 @@ CALLED: dict[TokenType, tuple[int, str]] = {
     TokenType.IRLIKE: (PREDICATE, "regexp_matches_any_case"),
     TokenType.AT_GT: (PREDICATE, "list_has_all"),
     TokenType.DAMP: (PREDICATE, "list_has_any"),
+    TokenType.HASH: (CONCATENATION, "xor"),
     TokenType.CARET: (SIGN, "raised"),
     TokenType.DSTAR: (SIGN, "raised"),
 }

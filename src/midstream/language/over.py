@@ -29,7 +29,7 @@ from midstream.algebra.over import (
     NamedOver,
     OrderKey,
 )
-from midstream.algebra.plan import Over, Project, Relation
+from midstream.algebra.plan import Over, Project, Relation, is_raw
 from midstream.algebra.types import INTEGER, TEXT, common_type, show_type
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
@@ -39,7 +39,7 @@ from midstream.language.nested import told_apart
 from midstream.language.nodes import Node
 from midstream.language.over_streams import over_stream
 from midstream.language.values import ValueBinder
-from midstream.language.windows import is_raw, require_window
+from midstream.language.windows import require_window
 
 SAME = {"first": "first_value", "last": "last_value", "first_row": "first_value"}
 """What aggregates of an order are called over frames."""
@@ -100,7 +100,7 @@ class Overs:
             return relation
         raw = is_raw(relation)
         if not raw:
-            require_window(self.binding, relation, "OVER")
+            require_window(self.binding, "OVER", relation)
         partitionings = [
             Partitioning(tuple(map(change, p.keys)), tuple(replace(o, key=change(o.key)) for o in p.order))
             for p in self.calls
@@ -175,7 +175,7 @@ class Overs:
         return NamedOver("", AggregateCall(name, tuple(coerce(v, shared) for v in values), shared), number=number)
 
     def _number(self, binder: ValueBinder, name: str, node: Node) -> int:
-        bound = binder.bind(node)
+        bound = self.binding.folded(binder.bind(node))
         value = bound.value if isinstance(bound, Literal) else None
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) > FARTHEST:
             raise self.binding.error(f"{name} needs a whole number that is written out", node)
@@ -226,7 +226,7 @@ class Overs:
         if months(written):
             hint = "write days, for instance INTERVAL '31' DAY PRECEDING"
             raise self.binding.error("a frame cannot reach over months: they are not all as long", written, hint=hint)
-        bound = binder.bind(written)
+        bound = self.binding.folded(binder.bind(written))
         with self.binding.at(written):
             distance = _distance(bound.value if isinstance(bound, Literal) else None, key)
         return -distance if side == "PRECEDING" else distance

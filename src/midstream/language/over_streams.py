@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from midstream.algebra.expressions import AggregateCall, Call, Case, Cast, Column, Expression, Literal, Named
 from midstream.algebra.over import NEIGHBOURS, RANKINGS, Frame, NamedOver, OrderKey
-from midstream.algebra.plan import Project, Relation, RowsOverStream
+from midstream.algebra.plan import Project, Relation, RowsOverStream, is_time
 from midstream.algebra.types import BOOLEAN, INTEGER
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.nodes import Node
-from midstream.language.windows import is_time
 
 CARRIED = frozenset({"sum", "min", "max", "first_value", "last_value"})
 """Functions of all rows so far whose value is that of the value so far and the next rows."""

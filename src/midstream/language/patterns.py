@@ -18,7 +18,7 @@ from midstream.algebra.patterns import (
     repeats_nothing,
     symbols_of,
 )
-from midstream.algebra.plan import Match, Project, Relation
+from midstream.algebra.plan import Match, Project, Relation, is_raw, is_time
 from midstream.algebra.types import INTEGER, TEXT
 from midstream.language.binding import Binding
 from midstream.language.nodes import Node, column_named
@@ -26,7 +26,7 @@ from midstream.language.over import narrowed
 from midstream.language.pattern_grammar import MatchClause
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope, ScopeSource
-from midstream.language.windows import bind_duration, is_raw, is_time
+from midstream.language.windows import bind_duration
 
 LONGEST = 10_000
 """How many parts a pattern may have, written out."""

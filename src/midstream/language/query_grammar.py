@@ -251,7 +251,18 @@ class QueryGrammar(SourceGrammar):
         made.set("natural", bool(natural))
         if not natural:
             self._condition(made, word)
+        lateral = made.this.args.get("lateral") or isinstance(made.this, exp.Unnest)
+        if word == "left" and lateral and made.args.get("on", exp.true()) != exp.true():
+            made.set("this", self._chosen(made.this, made.args["on"]))
+            made.set("on", exp.Boolean(this=True))
         return at(made, token)
+
+    def _chosen(self, source: Node, condition: Node) -> Node:
+        """A lateral sub-query with the condition of its outer join, which then decides which of its rows are there."""
+        rows = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source), where=exp.Where(this=condition))
+        made = exp.Subquery(this=rows, lateral=True, alias=source.args.get("alias"))
+        made.meta.update(source.meta)
+        return made
 
     def _condition(self, join: Node, kind: str) -> None:
         if kind == "cross":
@@ -262,7 +273,7 @@ class QueryGrammar(SourceGrammar):
             join.set("on", self.value())
         elif self.take(TokenType.USING):
             join.set("using", self.wrapped(lambda: self.names("a column name")))
-        else:
+        elif not join.this.args.get("lateral"):
             self.expected("ON or USING", hint="a join without a condition is written CROSS JOIN")
 
     def _followed_by(self) -> Node:

@@ -5,6 +5,7 @@ A binder belongs to one clause of one SELECT: it knows what names mean there, an
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Beyond, Binding, nearest
 from midstream.language.calls import bind_call
 from midstream.language.casting import bind_cast
-from midstream.language.comparisons import list_compared, nested_compared, rows_compared
+from midstream.language.comparisons import fields_of, list_compared, nested_compared, rows_compared
 from midstream.language.grammar import DEEPEST
 from midstream.language.lambdas import bind_lambda, is_lambda
 from midstream.language.literals import coerce
@@ -119,11 +120,15 @@ class ScalarBinder:
             return Call(function, given, borrow(function, given).type)
 
     def _bind(self, node: Node) -> Expression:
-        if isinstance(node, exp.Add | exp.Sub) and (moved := self._moved_by_months(node)) is not None:
+        if isinstance(node, exp.Add | exp.Sub) and (moved := self._moved(node)) is not None:
             return moved
+        if isinstance(node, exp.Mul) and (amount := literals.multiple(node)) and amount[1] is None:
+            return self.bind(amount[0])
         operator = OPERATORS.get(type(node))
-        if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple) and operator in ROW_COMPARISONS:
-            return rows_compared(self, operator, node.this.expressions, node.expression.expressions, node)
+        if operator in ROW_COMPARISONS and isinstance(node.this, Node) and isinstance(node.expression, Node):
+            left, right = fields_of(self, node.this, node.expression), fields_of(self, node.expression, node.this)
+            if left is not None and right is not None:
+                return rows_compared(self, operator, left, right, node)
         if isinstance(node.expression, exp.Any | exp.All):
             if not isinstance(node.expression.this, exp.Subquery):
                 return list_compared(self, operator or "", node)
@@ -137,15 +142,21 @@ class ScalarBinder:
         with self.binding.at(node):
             return method(self, node)
 
-    def _moved_by_months(self, node: exp.Add | exp.Sub) -> Call | None:
-        """An instant and an INTERVAL of months, which are not all as long."""
-        instant, amount = node.this, literals.months(node.expression)
-        if amount is None and isinstance(node, exp.Add):
-            instant, amount = node.expression, literals.months(node.this)
-        if amount is None:
-            return None
-        months = Literal(-amount if isinstance(node, exp.Sub) else amount, pa.int64())
-        return self.call("add_months", [self.bind(instant), months], [instant, node], node)
+    def _moved(self, node: exp.Add | exp.Sub) -> Call | None:
+        """An instant and an INTERVAL of months, which are not all as long, or a computed multiple of one."""
+        sides = ((node.this, node.expression), (node.expression, node.this))
+        for instant, written in sides[: 2 if isinstance(node, exp.Add) else 1]:
+            interval, factor = literals.multiple(written) or (None, None)
+            months = None if interval is None else literals.months(interval)
+            if interval is None or (months is None and factor is None):
+                continue
+            length = literals.interval(interval).value // dt.timedelta(microseconds=1) if months is None else months
+            amount: Expression = Literal(-length if isinstance(node, exp.Sub) else length, pa.int64())
+            if factor is not None:
+                amount = self.call("*", [self.bind(factor), amount], [factor, node], node)
+            function = "moved" if months is None else "add_months"
+            return self.call(function, [self.bind(instant), amount], [instant, node], node)
+        return None
 
     def _apply(self, function: str, nodes: list[Node], node: Node) -> Call:
         return self.call(function, [self.bind(n) for n in nodes], nodes, node)
@@ -236,8 +247,9 @@ class ScalarBinder:
     def _in(self, node: exp.In) -> Expression:
         if node.args.get("query") is not None:
             return self._queries("IN (SELECT …)", node).contains(self, node)
-        if isinstance(node.this, exp.Tuple):
-            rows = [rows_compared(self, "=", node.this.expressions, row.expressions, node) for row in node.expressions]
+        parts = fields_of(self, node.this, node.expressions[0])
+        if parts is not None:
+            rows = [rows_compared(self, "=", parts, row.expressions, node) for row in node.expressions]
             return rows[0] if len(rows) == 1 else Call("or", tuple(rows), BOOLEAN)
         return self._apply("in", [node.this, *node.expressions], node)
 

@@ -209,3 +209,10 @@ class Scope:
             return self.binding.ambiguous(name, [f'"{one}"' for one in found])
         known = [s.name for s in self.sources]
         return self.binding.error(f"{name.name} is not in FROM", name, hint=nearest(name.name, known, "names"))
+
+
+def shared_names(before: Scope, added: Scope) -> list[exp.Identifier]:
+    """The names that two sides of a NATURAL JOIN have in common."""
+    there = [name for name, _ in added.everything()]
+    names = [name for name, _ in before.everything() if any(name.casefold() == n.casefold() for n in there)]
+    return [exp.Identifier(this=name, quoted=False) for name in dict.fromkeys(names)]

@@ -12,12 +12,23 @@ from typing import cast
 from sqlglot import exp
 
 from midstream.algebra.expressions import Call, Expression, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Match, Relation, RowsOverStream, Select, Sequence, SequenceMode, TimeOrder, walk_plan
+from midstream.algebra.plan import (
+    Match,
+    Relation,
+    RowsOverStream,
+    Select,
+    Sequence,
+    SequenceMode,
+    TimeOrder,
+    is_raw,
+    is_time,
+    walk_plan,
+)
 from midstream.language.binding import Binding
 from midstream.language.nodes import FollowedBy
 from midstream.language.scalars import bind_condition
 from midstream.language.scope import Scope
-from midstream.language.windows import bind_duration, is_raw, is_time
+from midstream.language.windows import bind_duration
 
 MIRRORED: dict[str, TimeOrder] = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
 """The same order said the other way round."""

@@ -30,8 +30,7 @@ def combine(binding: Binding, node: Node, left: Relation, right: Relation) -> Re
         left, right = _by_name(left, right)
     left, right = _aligned(binding, node, word, left, right)
     if distinct or not isinstance(node, exp.Union):
-        for side in (left, right):
-            require_window(binding, side, word)
+        require_window(binding, word, left, right)
     match node:
         case exp.Union():
             united = Union((*_united(left), right))

@@ -14,7 +14,18 @@ from sqlglot import exp
 
 from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Join, JoinKind, Project, Relation, Select, Stream, Unnested, Window, gives_at_ends
+from midstream.algebra.plan import (
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+    Select,
+    Stream,
+    Unnested,
+    Window,
+    gives_at_ends,
+    is_raw,
+)
 from midstream.algebra.types import BOOLEAN, common_type
 from midstream.algebra.windows import NOW, Hop, Rows, SessionGap, Unbounded
 from midstream.language.binding import Beyond, Binding, match_name, nearest
@@ -24,12 +35,12 @@ from midstream.language.literals import coerce
 from midstream.language.nodes import FollowedBy, JoinedSources, Node, place
 from midstream.language.patterns import bind_match
 from midstream.language.scalars import ScalarBinder, bind_condition
-from midstream.language.scope import BOUNDS, Scope, ScopeSource
+from midstream.language.scope import BOUNDS, Scope, ScopeSource, shared_names
 from midstream.language.sequences import bind_step
 from midstream.language.temporal import Timed, take_windows
 from midstream.language.text import read
 from midstream.language.unnesting import rows_of_function, rows_of_values
-from midstream.language.windows import bind_window, is_raw, require_instants, require_window, valid_until
+from midstream.language.windows import bind_window, require_instants, require_window, valid_until
 
 
 @dataclass(eq=False)
@@ -108,12 +119,8 @@ class SourceBinder:
         if is_constant(left) or is_constant(right):
             both = beside(left, right) if is_constant(right) else beside(right, left)
             return both if on == TRUE else Select(both, on)
-        self._require_windows(left, right)
+        require_window(self.binding, "a join", left, right)
         return Join(left, right, on)
-
-    def _require_windows(self, left: Relation, right: Relation) -> None:
-        require_window(self.binding, left, "a join")
-        require_window(self.binding, right, "a join")
 
     def _join(self, left: Relation, join: Node, scope: Scope) -> Relation:
         before, count, merged = scope.latest_part(), len(scope.sources), len(scope.merged)
@@ -130,7 +137,7 @@ class SourceBinder:
         right = self.source(join.this, scope, left if beside else None, kind)
         added = Scope(self.binding, scope.sources[count:], scope.merged[merged:], scope.hidden, part=scope.part)
         if join.args.get("natural"):
-            using = _shared_names(before, added)
+            using = shared_names(before, added)
         on: Expression = TRUE
         together = _holds(right, left)
         if using:
@@ -147,7 +154,7 @@ class SourceBinder:
             return right if on == TRUE else Select(right, on)
         if kind == "inner":
             return self._cross(left, right, on)
-        self._require_windows(left, right)
+        require_window(self.binding, "a join", left, right)
         return Join(left, right, on, kind)
 
     def _as_of(
@@ -356,13 +363,6 @@ class SourceBinder:
         names = (f"{node.meta['unique']}.{BOUNDS[0]}", f"{node.meta['unique']}.{BOUNDS[1]}")
         source.bounds.update((b, Column(n, relation.domain.output_type)) for b, n in zip(BOUNDS, names, strict=True))
         return Window(relation, spec, names)
-
-
-def _shared_names(before: Scope, added: Scope) -> list[exp.Identifier]:
-    """The names that two sides of a NATURAL JOIN have in common."""
-    there = [name for name, _ in added.everything()]
-    names = [name for name, _ in before.everything() if any(name.casefold() == n.casefold() for n in there)]
-    return [exp.Identifier(this=name, quoted=False) for name in dict.fromkeys(names)]
 
 
 def _groups(first: Node, joins: list[Node]) -> list[tuple[Node, list[Node]]]:

@@ -101,8 +101,7 @@ def apply_subquery(
         on.append(_equality(binder, scope, condition, output))
     require_near(binder.binding, on, relation, inner)
     purpose = f"{condition.word} (SELECT …)"
-    require_window(binder.binding, relation, purpose)
-    require_window(binder.binding, inner, purpose)
+    require_window(binder.binding, purpose, relation, inner)
     return Join(relation, inner, conjunction(on), "anti" if condition.negated else "semi")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -28,7 +29,7 @@ def read(text: str) -> Node:
         raise QueryError(f"a query is a text, not {type(text).__name__}")
     if len(text) > LONGEST:
         raise QueryError(f"the query is {len(text):,} characters long", hint=f"at most {LONGEST:,} characters are read")
-    tree = DIALECT.parser().parse(_tokens(text), text)[0]
+    tree = DIALECT.parser().parse(tokens_of(text), text)[0]
     assert isinstance(tree, Node)
     return tree
 
@@ -37,7 +38,7 @@ def read_value(text: str) -> Node:
     """The syntax tree of a value alone."""
     grammar = DIALECT.parser()
     assert isinstance(grammar, QueryGrammar)
-    return grammar.only_value(_tokens(text), text)
+    return grammar.only_value(tokens_of(text), text)
 
 
 def _require_unicode(text: str) -> None:
@@ -48,10 +49,11 @@ def _require_unicode(text: str) -> None:
         raise QueryError("the query holds half of a character", text=readable, position=error.start) from None
 
 
-def _tokens(text: str) -> list[Token]:
+def tokens_of(text: str, dialect: Dialect = DIALECT) -> list[Token]:
+    """The words and signs of a query."""
     _require_unicode(text)
     try:
-        tokens = list(DIALECT.tokenize(text))
+        tokens = list(dialect.tokenize(text))
     except TokenError as error:
         raise _unfinished(text, error) from None
     _require_shallow(text, tokens)

@@ -23,13 +23,15 @@ from midstream.language.values import ValueBinder
 UNNESTING = frozenset({"unnest", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline"})
 """The functions that give a row for each element of their arguments."""
 
-LISTING = {
-    "range": "range",
-    "generate_series": "generate_series",
-    "sequence": "generate_series",
-    "generate_subscripts": "list_places",
-    "string_to_table": "string_split",
-    "regexp_split_to_table": "regexp_split_to_array",
+_LISTING = """
+    range range, generate_series generate_series, sequence generate_series, generate_subscripts list_places,
+    string_to_table string_split, regexp_split_to_table regexp_split_to_array
+"""
+
+LISTING = dict(row.split() for row in _LISTING.split(",")) | {
+    f"{kind}_{word}": f"json_{word}"
+    for kind in ("json", "jsonb")
+    for word in ("array_elements", "array_elements_text", "object_keys")
 }
 """Functions that give rows in FROM, and the function of values whose list these are."""
 

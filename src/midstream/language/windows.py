@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from zoneinfo import ZoneInfo
 
 import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.expressions import Cast, Column, Expression, Named
+from midstream.algebra.expressions import Column, Expression, Named
 from midstream.algebra.plan import (
-    Aggregate,
-    Difference,
-    Distinct,
-    Intersect,
-    Join,
     Match,
     Project,
     Relation,
-    RowsOverStream,
-    Select,
     Sequence,
     Stream,
-    Union,
-    Unnested,
     Window,
+    ends,
     instants,
+    is_raw,
     walk_plan,
 )
 from midstream.algebra.time import LONGEST, TimeDomain, show_ticks, ticks
@@ -37,8 +30,6 @@ from midstream.language.literals import coerce, duration_text, months
 from midstream.language.nodes import Duration, Node, WindowClause
 
 MOST_ROWS = 2**31
-
-UNITS = ("s", "ms", "us", "ns")
 
 
 def bind_window(
@@ -159,56 +150,10 @@ def _amount(text: str) -> str | int | float:
         return float(text) if text.replace(".", "", 1).lstrip("-").isdecimal() else text
 
 
-def is_raw(plan: Relation, of_union: Callable[[Iterable[bool]], bool] = all) -> bool:
-    """Whether tuples, of a union all or any, still count for one tick only, because no window has said otherwise."""
-    match plan:
-        case Stream() | Sequence() | Match():
-            return True
-        case Select() | Project() | RowsOverStream() | Unnested() | Union():
-            return of_union([is_raw(child, of_union) for child in plan.inputs])
-    return False
-
-
-def is_time(expression: Expression, plan: Relation) -> bool:
-    """Whether a value is the time at which a tuple of the relation happens."""
-    if isinstance(expression, Cast) and _keeps_instants(expression):
-        expression = expression.input
-    return isinstance(expression, Column) and expression.name in _time_columns(plan)
-
-
-def _keeps_instants(cast: Cast) -> bool:
-    """Whether a cast only makes a type of time wider or finer, as comparing two of them does."""
-    source, target = cast.input.type, cast.type
-    if kind.is_integer(source) and kind.is_integer(target):
-        return int(target.bit_width) >= int(source.bit_width)
-    if not (kind.is_timestamp(source) and kind.is_timestamp(target)) or (source.tz is None) != (target.tz is None):
-        return False
-    return UNITS.index(target.unit) >= UNITS.index(source.unit)
-
-
-def _time_columns(plan: Relation) -> set[str]:
-    """The columns that hold the time at which a tuple of the relation happens."""
-    match plan:
-        case Stream():
-            return {f"{plan.alias}.{plan.time}"}
-        case Select() | RowsOverStream() | Unnested():
-            return _time_columns(plan.input)
-        case Project():
-            below = _time_columns(plan.input)
-            return {c.name for c in plan.columns if isinstance(c.expression, Column) and c.expression.name in below}
-        case Union():
-            names = [[name in _time_columns(child) for name in child.schema.names] for child in plan.inputs]
-            return {name for name, times in zip(plan.schema.names, zip(*names, strict=True), strict=True) if all(times)}
-        case Sequence(order="<=" | "<"):
-            return _time_columns(plan.second)
-        case Sequence(outer=False):
-            return _time_columns(plan.first)
-    return set()
-
-
-def require_window(binding: Binding, plan: Relation, purpose: str, node: Node | None = None) -> None:
+def require_window(binding: Binding, purpose: str, *plans: Relation) -> None:
     """Refuses raw streams where a result would have to remember them for ever."""
-    if not is_raw(plan, any):
+    plan = next((plan for plan in plans if is_raw(plan, any)), None)
+    if plan is None:
         return
     raw = next(n for n in walk_plan(plan) if isinstance(n, Stream | Sequence | Match) and not _below_window(plan, n))
     if isinstance(raw, Match | Sequence):
@@ -250,21 +195,3 @@ def require_instants(binding: Binding, plan: Relation, what: str, node: Node) ->
             node,
             hint="use [NOW] (one side of a join is enough), or the same [HOP …] or [TUMBLE …] for all streams inside",
         )
-
-
-def ends(plan: Relation) -> bool:
-    """Whether every tuple stops counting at some time that is known when it starts to."""
-    match plan:
-        case Window(spec=Unbounded() | Until() | Rows()):
-            return False
-        case Stream() | Window() | Sequence():
-            return True
-        case Join(kind="inner" | "semi") | Intersect():
-            return ends(plan.inputs[0]) or ends(plan.inputs[1])
-        case Join(kind="left" | "anti") | Difference():
-            return ends(plan.inputs[0])
-        case Join(kind="right"):
-            return ends(plan.inputs[1])
-        case Select() | Project() | Distinct() | Aggregate():
-            return ends(plan.inputs[0])
-    return all(map(ends, plan.inputs))

@@ -23,10 +23,13 @@ from midstream.algebra.plan.base import (
 )
 from midstream.algebra.plan.patterns import Match
 from midstream.algebra.plan.properties import (
+    ends,
     gives_at_ends,
     instants,
     is_momentary,
     is_monotone,
+    is_raw,
+    is_time,
 )
 from midstream.algebra.plan.relations import (
     Aggregate,
@@ -77,7 +80,10 @@ __all__ = [
     "aliases",
     "gives_at_ends",
     "instants",
+    "ends",
     "is_momentary",
+    "is_raw",
+    "is_time",
     "is_monotone",
     "render",
     "rewrite_plan",

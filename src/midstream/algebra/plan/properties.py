@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+import pyarrow.types as kind
+
+from midstream.algebra.expressions import Cast, Column, Expression
 from midstream.algebra.plan.base import Relation, Stream, Window, walk_plan
 from midstream.algebra.plan.patterns import Match
 from midstream.algebra.plan.relations import (
@@ -12,11 +15,18 @@ from midstream.algebra.plan.relations import (
     Intersect,
     Join,
     MultiJoin,
+    Project,
     RowFunctions,
+    RowsOverStream,
+    Select,
     Sequence,
     ToStream,
+    Union,
+    Unnested,
 )
-from midstream.algebra.windows import NOW, Hop, Range, Rows, SessionGap, WindowSpec
+from midstream.algebra.windows import NOW, Hop, Range, Rows, SessionGap, Unbounded, Until, WindowSpec
+
+UNITS = ("s", "ms", "us", "ns")
 
 
 def is_monotone(plan: Relation) -> bool:
@@ -77,15 +87,72 @@ def gives_at_ends(plan: Relation) -> bool:
 
 def is_momentary(plan: Relation) -> bool:
     """Whether every row comes of tuples that count for one tick, so that it counts for no longer (in one piece)."""
+    return _as_short(plan, lambda spec: spec == NOW or isinstance(spec, SessionGap))
+
+
+def ends(plan: Relation) -> bool:
+    """Whether every tuple stops counting at some time that is known when it starts to."""
+    return _as_short(plan, lambda spec: not isinstance(spec, Unbounded | Until | Rows))
+
+
+def _as_short(plan: Relation, short: Callable[[WindowSpec], bool]) -> bool:
+    """Whether rows count for no longer than windows that are short in some way: what is joined lasts while all do."""
     match plan:
         case Stream() | Sequence():
             return True
         case Window(spec=spec):
-            return spec == NOW or isinstance(spec, SessionGap)
+            return short(spec)
         case Join(kind="inner" | "semi") | MultiJoin() | Intersect():
-            return any(map(is_momentary, plan.inputs))
+            return any(_as_short(child, short) for child in plan.inputs)
         case Join(kind="left" | "anti") | Difference():
-            return is_momentary(plan.inputs[0])
+            return _as_short(plan.inputs[0], short)
         case Join(kind="right"):
-            return is_momentary(plan.inputs[1])
-    return all(map(is_momentary, plan.inputs))
+            return _as_short(plan.inputs[1], short)
+    return all(_as_short(child, short) for child in plan.inputs)
+
+
+def is_raw(plan: Relation, of_union: Callable[[Iterable[bool]], bool] = all) -> bool:
+    """Whether tuples, of a union all or any, still count for one tick only, because no window has said otherwise."""
+    match plan:
+        case Stream() | Sequence() | Match():
+            return True
+        case Select() | Project() | RowsOverStream() | Unnested() | Union():
+            return of_union([is_raw(child, of_union) for child in plan.inputs])
+    return False
+
+
+def is_time(expression: Expression, plan: Relation) -> bool:
+    """Whether a value is the time at which a tuple of the relation happens."""
+    if isinstance(expression, Cast) and _keeps_instants(expression):
+        expression = expression.input
+    return isinstance(expression, Column) and expression.name in _time_columns(plan)
+
+
+def _keeps_instants(cast: Cast) -> bool:
+    """Whether a cast only makes a type of time wider or finer, as comparing two of them does."""
+    source, target = cast.input.type, cast.type
+    if kind.is_integer(source) and kind.is_integer(target):
+        return int(target.bit_width) >= int(source.bit_width)
+    if not (kind.is_timestamp(source) and kind.is_timestamp(target)) or (source.tz is None) != (target.tz is None):
+        return False
+    return UNITS.index(target.unit) >= UNITS.index(source.unit)
+
+
+def _time_columns(plan: Relation) -> set[str]:
+    """The columns that hold the time at which a tuple of the relation happens."""
+    match plan:
+        case Stream():
+            return {f"{plan.alias}.{plan.time}"}
+        case Select() | RowsOverStream() | Unnested():
+            return _time_columns(plan.input)
+        case Project():
+            below = _time_columns(plan.input)
+            return {c.name for c in plan.columns if isinstance(c.expression, Column) and c.expression.name in below}
+        case Union():
+            names = [[name in _time_columns(child) for name in child.schema.names] for child in plan.inputs]
+            return {name for name, times in zip(plan.schema.names, zip(*names, strict=True), strict=True) if all(times)}
+        case Sequence(order="<=" | "<"):
+            return _time_columns(plan.second)
+        case Sequence(outer=False):
+            return _time_columns(plan.first)
+    return set()

@@ -8,6 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+FORMATTED = frozenset({"to_char", "to_timestamp", "to_date", "from_unixtime", "unix_timestamp"}) | {
+    *("parse_time", "stringtotimestamp", "timestamptostring")
+}
+"""Functions whose later arguments are formats of dates."""
+
 _JAVA: Mapping[str, str] = {
     **dict.fromkeys(("yyyy", "uuuu", "y"), "%Y"),
     "yy": "%y",

@@ -1,0 +1,69 @@
+"""Functions of lists that take a function of elements, as SQL of DuckDB, and the SQL of such a function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+
+import pyarrow as pa
+
+from midstream.algebra.borrowed import BORROWED, borrow, columns_among, constant, decided
+from midstream.algebra.expressions import INFIX, Call, Case, Cast, Column, Expression, Literal
+from midstream.errors import QueryError
+
+LIST_FUNCTIONS = {
+    **dict.fromkeys(
+        ("list_transform", "array_transform", "list_apply", "apply", "transform"), "list_transform({0}, {f})"
+    ),
+    **dict.fromkeys(("list_filter", "array_filter", "filter"), "list_filter({0}, {f})"),
+    **dict.fromkeys(("list_reduce", "array_reduce", "reduce", "aggregate"), "list_reduce({0}, {f})"),
+    **dict.fromkeys(("any_match", "array_any_match", "exists"), decided("any", "list_transform({0}, {f})")),
+    **dict.fromkeys(("all_match", "forall"), decided("all", "list_transform({0}, {f})")),
+}
+"""The functions by name, over a list and the function that is applied."""
+
+_TYPES = """
+    int8 TINYINT, int16 SMALLINT, int32 INTEGER, int64 BIGINT, float32 FLOAT, float64 DOUBLE, string VARCHAR,
+    bool BOOLEAN, date32 DATE, timestamp[us] TIMESTAMP
+"""
+
+TYPES = {pa.type_for_alias(kind): name for kind, name in map(str.split, _TYPES.split(","))}
+"""Types as DuckDB calls them."""
+
+
+def body_in_sql(value: Expression, names: Mapping[str, str], own: Container[str]) -> str:
+    """A value as SQL of DuckDB; no function of the user (`own`) can be called there."""
+    match value:
+        case Column(name):
+            return names[name]
+        case Literal():
+            return "NULL" if value.value is None else constant(value) or _refused(value)
+        case Cast(inner, type_, attempt):
+            kind = TYPES.get(type_) or _refused(value)
+            return f"{'TRY_' if attempt else ''}CAST({body_in_sql(inner, names, own)} AS {kind})"
+        case Case(branches, default):
+            whens = (f"WHEN {body_in_sql(c, names, own)} THEN {body_in_sql(v, names, own)}" for c, v in branches)
+            return f"CASE {' '.join(whens)} ELSE {body_in_sql(default, names, own)} END"
+    assert isinstance(value, Call)
+    texts = [body_in_sql(argument, names, own) for argument in value.args]
+    if value.function in BORROWED:
+        columns = [texts[i] for i in columns_among(value.args)]
+        return re.sub(r"\bc(\d+)\b", lambda found: columns[int(found[1])], borrow(value.function, value.args).sql)
+    if value.function in own:
+        raise QueryError(f"{value.function} cannot be called within a function of elements")
+    if value.function in INFIX:
+        return "(" + f" {value.function.upper()} ".join(texts) + ")"
+    match value.function:
+        case "not" | "negate":
+            return f"({'NOT ' if value.function == 'not' else '-'}{texts[0]})"
+        case "is_null":
+            return f"({texts[0]} IS NULL)"
+        case "in":
+            return f"({texts[0]} IN ({', '.join(texts[1:])}))"
+        case "like" | "ilike" | "is_distinct_from" | "is_not_distinct_from":
+            return f"({texts[0]} {value.function.replace('_', ' ').upper()} {texts[1]})"
+    return f"{value.function}({', '.join(texts)})"
+
+
+def _refused(value: Expression) -> str:
+    raise QueryError(f"{value} cannot stand within a function of elements")

@@ -1,0 +1,138 @@
+"""Values of other systems whose texts would mean something else here: what differs is written out.
+
+Each change is made at a token or between the arguments of a call, so that changes within one another do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.tokenizer_core import Token, TokenType
+
+from midstream.language.foreign_tokens import Called, Edit, calls
+from midstream.language.grammar import NAMES, NOTHING
+from midstream.language.operator_tables import WINDOW_WORDS
+from midstream.language.text import CLOSING, OPENING, tokens_of
+
+_FLINK = {
+    "DAYOFWEEK/1": "(dayofweek(…) + 1)",
+    "REGEXP_REPLACE/3": "regexp_replace(…, 'g')",
+    "LOG/1": "ln(…)",
+    "CONCAT": "((…) || (…))",
+}
+
+_SPARK = {
+    "WEEKDAY/1": "(isodow(…) - 1)",
+    "REGEXP_EXTRACT/2": "regexp_extract(…, 1)",
+    "REGEXP_EXTRACT_ALL/2": "regexp_extract_all(…, 1)",
+    "SPLIT/2": "string_split_regex(…)",
+    "URL_ENCODE/1": "url_encode_param(…)",
+    "URL_DECODE/1": "url_decode_param(…)",
+    "SORT_ARRAY/1": "list_sort(…, 'ASC', 'NULLS FIRST')",
+    "MAP": "map_of(…)",
+    "SUBSTRING/3": "substring_from(…)",
+    "SUBSTR/3": "substring_from(…)",
+}
+
+FUNCTIONS = {"flink": _FLINK, "spark": _FLINK | _SPARK}
+"""By dialect, what is written for calls of so many arguments, `…`; with what is between two of these between them."""
+
+NULLS_FIRST = {"flink": "ASC", "spark": "ASC", "risingwave": "DESC"}
+"""The direction of ORDER BY in which nulls come first."""
+
+SUFFIXES = {"D": "DOUBLE '{}'", "F": "FLOAT '{}'", "BD": "DECIMAL '{}'"}
+"""Numbers of Spark with a letter behind them that says their type; others are whole."""
+
+_AFTER_ORDER = "ROWS RANGE GROUPS LIMIT OFFSET FETCH UNION EXCEPT INTERSECT MEASURES"
+
+AFTER_ORDER = frozenset({*_AFTER_ORDER.split(), *";]),", ""})
+"""What may stand behind a key of ORDER BY."""
+
+
+def spark_constants(text: str) -> Iterator[Edit]:
+    """Texts in either quotes and with backslashes, numbers with their types, and `^`, which is XOR."""
+    for token, after in pairwise([*tokens_of(text, Spark()), NOTHING]):
+        place = (token.start, token.end + 1)
+        if token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
+            yield Edit(*place, "'" + token.text.replace("'", "''") + "'")
+        elif token.token_type == TokenType.CARET:
+            yield Edit(*place, "#")
+        elif after.token_type == TokenType.DCOLON and after.start == token.start:
+            suffix = text[slice(*place)].upper().lstrip("0123456789.E+-")
+            yield Edit(*place, SUFFIXES.get(suffix, "{}").format(token.text))
+
+
+def spark_places(text: str) -> Iterator[Edit]:
+    """`list[0]` is the first element, places of `transform(list, (x, i) -> …)` count from 0, a backslash escapes."""
+    tokens, opened = tokens_of(text), list[int]()
+    for i, token in enumerate(tokens):
+        escaped = token.token_type == TokenType.STRING and "\\" in token.text
+        if escaped and tokens[i - 1].token_type in (TokenType.LIKE, TokenType.ILIKE):
+            yield Edit(token.end + 1, token.end + 1, r" ESCAPE '\'")
+        if token.token_type in OPENING:
+            opened.append(i)
+        elif token.token_type in CLOSING and opened:
+            begin = opened.pop()
+            inside, before = tokens[begin + 1].text.upper(), tokens[begin - 1]
+            if token.text != "]" or inside in WINDOW_WORDS or before.token_type not in {*NAMES, *CLOSING}:
+                continue
+            if before.text.upper() not in ("ARRAY", "MAP"):
+                start = _operand(tokens, begin - 1)
+                yield Edit(start, start, "get(")
+                yield Edit(tokens[begin].start, tokens[begin].end + 1, ", ")
+                yield Edit(token.start, token.end + 1, ")")
+    yield from {e.start: e for call in calls(text, ("TRANSFORM", "FILTER")) for e in _from_zero(call)}.values()
+
+
+def _operand(tokens: Sequence[Token], last: int) -> int:
+    """Where the value begins that ends with a token: a name, a call, or an element of one."""
+    depth = 0
+    while depth or tokens[last].token_type in CLOSING:
+        depth += (tokens[last].token_type in CLOSING) - (tokens[last].token_type in OPENING)
+        last -= 1
+        if not depth and tokens[last].token_type not in {*NAMES, *CLOSING}:
+            return tokens[last + 1].start
+    return _operand(tokens, last - 2) if tokens[last - 1].token_type == TokenType.DOT else tokens[last].start
+
+
+def _from_zero(call: Called) -> Iterator[Edit]:
+    function = call.arguments[1] if len(call.arguments) == 2 else ()
+    if [token.text for token in function[2:6:2]] == [",", ")"]:
+        for before, token in pairwise(function[5:]):
+            if token.text == function[3].text and before.token_type != TokenType.DOT:
+                yield Edit(token.start, token.end + 1, f"({token.text} - 1)")
+
+
+def functions(text: str, dialect: str) -> Iterator[Edit]:
+    """Functions that mean something else there."""
+    known = FUNCTIONS.get(dialect, {})
+    for call in calls(text, {name.partition("/")[0] for name in known}):
+        form = known.get(f"{call.name}/{len(call.arguments)}", known.get(call.name))
+        if form is None or not all(call.arguments):
+            continue
+        first, *between, last = form.split("…")
+        yield Edit(call.start, call.arguments[0][0].start, first)
+        for one, other in pairwise(call.arguments):
+            yield Edit(one[-1].end + 1, other[0].start, between[0] if between else ", ")
+        yield Edit(call.arguments[-1][-1].end + 1, call.end, last)
+
+
+def nulls_placed(text: str, dialect: str, times: frozenset[str]) -> Iterator[Edit]:
+    """Keys of ORDER BY whose nulls come first there; times are never null."""
+    tokens = [*tokens_of(text), NOTHING]
+    for i, token in enumerate(tokens):
+        key, depth = list[Token](), 0
+        for other in tokens[i + 2 :] if token.token_type == TokenType.ORDER_BY else ():
+            if depth or other.text.upper() not in AFTER_ORDER:
+                depth += (other.token_type in OPENING) - (other.token_type in CLOSING)
+                key.append(other)
+                continue
+            words = [part.text.upper() for part in key if part.text.upper() != "ASC"]
+            down, time = words[-1:] == ["DESC"], key[-1 - (words[-1:] == ["DESC"])].text.casefold() in times
+            if down == (NULLS_FIRST[dialect] == "DESC") and not time and "NULLS" not in words:
+                yield Edit(key[-1].end + 1, key[-1].end + 1, " NULLS FIRST")
+            key = []
+            if other.text != ",":
+                break

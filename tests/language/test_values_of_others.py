@@ -1,0 +1,191 @@
+"""Values as Spark, Flink and RisingWave mean them, and forms of SQL whose meaning DuckDB or the test says."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import midstream as ms
+from midstream.language.foreign import to_cql
+
+T = pa.table(
+    {
+        "a": [1, 2, None, 3],
+        "b": ["x", "y", "x", None],
+        "ys": [[1, 2], [3], [4, 5, 6], []],
+        "m": pa.array([[(0, 10), (1, 20)], [], [], []], pa.map_(pa.int64(), pa.int64())),
+    }
+)
+
+
+def rows(query: str, dialect: str | None = None) -> list[tuple[Any, ...]]:
+    found = ms.run(query, {"t": T}, time=None, dialect=dialect).drop_columns(["valid_from", "valid_to"])
+    return [tuple(row.values()) for row in found.to_pylist()]
+
+
+SPARK = [
+    ("array(1, 2, 3)[0]", 1),
+    ("array(array(1, 2), array(3))[0][1]", 2),
+    ("split('a,b', ',')[1]", "b"),
+    ("(array(4))[0]", 4),
+    ("array(1)[-1]", None),
+    ("map('k', 7)['k']", 7),
+    ("map(0, 'a', 1, 'b')[1]", "b"),
+    ("transform(array(5, 6), (y, i) -> y + i)", [5, 7]),
+    ("filter(array(5, 6), (y, i) -> i = 0)", [5]),
+    ("slice(array(1, 2, 3), 2, 2)", [2, 3]),
+    ("slice(array(1, 2, 3), -2, 2)", [2, 3]),
+    ("slice(array(1, 2, 3), -4, 2)", []),
+    ("split('oneAtwoB', '[AB]')", ["one", "two", ""]),
+    ("3 ^ 5", 6),
+    ("1 + 2 ^ 1", 2),
+    (r"regexp_extract('a12', '(\\d+)')", "12"),
+    (r"'it\'s'", "it's"),
+    (r"'a\nb'", "a\nb"),
+    (r"r'\d'", r"\d"),
+    ('"two"', "two"),
+    (r"'axb' LIKE 'a\_b'", False),
+    (r"'a_b' LIKE 'a\_b'", True),
+    ("concat('a', NULL)", None),
+    ("concat('a', concat('b', 1))", "ab1"),
+    ("concat(array(1), array(2))", [1, 2]),
+    ("log(1)", 0.0),
+    ("weekday(DATE '2009-07-30')", 3),
+    ("substring('Spark SQL', 0, 5)", "Spark"),
+    ("sort_array(array(2, NULL, 1))", [None, 1, 2]),
+    ("url_encode('a b')", "a+b"),
+    ("1L + 2S", 3),
+    ("1.5D", 1.5),
+    ("aggregate(array(1, 2), 10, (s, y) -> s + y)", 13),
+    ("exists(array(), y -> y > 2)", False),
+    ("exists(array(1, NULL), y -> y > 2)", None),
+    ("forall(array(), y -> y > 2)", True),
+    ("struct(1 AS x, 'q' AS y)", {"x": 1, "y": "q"}),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), SPARK)
+def test_a_value_of_spark_is_what_spark_says(value: str, expected: object) -> None:
+    assert rows(f"SELECT {value} AS r", "spark") == [(expected,)]
+
+
+def test_an_element_of_a_map_column_is_that_of_its_key_and_of_a_list_column_that_of_its_place() -> None:
+    assert rows("SELECT m[1], ys[1], t.ys[0] FROM t WHERE a = 1", "spark") == [(20, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "order", "first"), [("spark", "a", None), ("flink", "a", None), ("flink", "a DESC", 3)]
+)
+def test_nulls_come_first_where_they_do_elsewhere(dialect: str, order: str, first: int | None) -> None:
+    assert rows(f"SELECT a FROM t ORDER BY {order} LIMIT 1", dialect) == [(first,)]
+    ranked = rows(f"SELECT a, rank() OVER (ORDER BY {order}) FROM t", dialect)
+    assert [a for a, rank in ranked if rank == 1] == [first]
+
+
+def test_nulls_come_first_in_descending_orders_of_risingwave() -> None:
+    assert rows("SELECT a FROM t ORDER BY a DESC LIMIT 1", "risingwave") == [(None,)]
+    assert rows("SELECT a FROM t ORDER BY a LIMIT 1", "risingwave") == [(1,)]
+    assert to_cql("SELECT k FROM s ORDER BY ts DESC LIMIT 1", "risingwave", "ts").endswith("ORDER BY ts DESC LIMIT 1")
+
+
+def test_a_text_that_does_not_end_is_refused_in_every_dialect() -> None:
+    with pytest.raises(ms.QueryError, match="missing '"):
+        to_cql("SELECT 'a", "spark")
+    with pytest.raises(ms.QueryError, match="missing '"):
+        to_cql("SELECT 'a", "flink")
+
+
+SAME = [
+    "SELECT lag(a, 0 + 1) OVER (ORDER BY a NULLS LAST), ntile(1 + 1) OVER (ORDER BY a NULLS LAST) FROM t",
+    "SELECT sum(a) OVER (ORDER BY a NULLS LAST ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT ROW) FROM t",
+    "SELECT quantile_cont(a, 0.2 + 0.3), quantile_disc(a, [0.1 + 0.1, 0.5]) FROM t",
+    "SELECT a FROM t ORDER BY a NULLS LAST LIMIT 1 + 1",
+    "SELECT TIMESTAMP '2020-01-31 00:00:00' + INTERVAL '1 month' * a, DATE '2020-01-01' + a * INTERVAL '1' HOUR FROM t",
+    "SELECT TIMESTAMP '2020-01-31 00:00:00' - INTERVAL (a + 1) DAY, DATE '2020-01-31' + INTERVAL '1 month' * 2 FROM t",
+    "SELECT INTERVAL '1 day' * 2, 3 * INTERVAL '1 hour', INTERVAL '1' DAY * -0.5",
+    "SELECT x.a, y.b FROM t x LEFT JOIN LATERAL (SELECT b FROM t WHERE t.a < x.a) y ON y.b = 'x'",
+    "SELECT x.a, y.b FROM t x LEFT JOIN LATERAL (SELECT max(b) AS b FROM t WHERE t.a < x.a) y ON y.b <> x.b",
+    "SELECT x.a, y.c FROM t x LEFT JOIN LATERAL (SELECT b, a FROM t WHERE t.a < x.a LIMIT 9) y(b, c) ON y.c = x.a - 1",
+    "SELECT list_reduce(ys, lambda s, y: s + y, 100), list_reduce(ys, lambda s, y: s * y, 0.5) FROM t",
+    "SELECT {'x': 1, 'y': 2} = row(1, 2), {'x': 1, 'y': 2} < row(1, 3)",
+    "SELECT MAP {1: 'a'} = MAP {1: 'a'}, ys[1:2], list_slice(ys, 1, 2) FROM t",
+]
+
+
+@pytest.mark.parametrize("query", SAME)
+def test_duckdb_gives_the_same_rows(query: str) -> None:
+    database = duckdb.connect()
+    database.register("t", T)
+    expected = database.sql(query).fetchall()
+    assert sorted(map(repr, rows(query))) == sorted(map(repr, (tuple(_plain(v) for v in row) for row in expected)))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of a literal with a point are doubles here, and exact in DuckDB."""
+    return float(value) if type(value).__name__ == "Decimal" else value
+
+
+@pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        ("GROUP BY b, a WITH ROLLUP", "GROUP BY ROLLUP (b, a)"),
+        ("GROUP BY b, a WITH CUBE", "GROUP BY CUBE (b, a)"),
+        ("GROUP BY b, a GROUPING SETS ((b), (a), ())", "GROUP BY GROUPING SETS ((b), (a), ())"),
+    ],
+)
+def test_sets_of_groups_may_stand_behind_their_keys(written: str, same: str) -> None:
+    database = duckdb.connect()
+    database.register("t", T)
+    expected = database.sql(f"SELECT b, a, count(*) FROM t {same}").fetchall()
+    assert sorted(map(repr, rows(f"SELECT b, a, count(*) FROM t {written}"))) == sorted(map(repr, expected))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("count(DISTINCT a, b)", 2),
+        ("count(a, b)", 2),
+        ("count(DISTINCT b, a) FILTER (WHERE a > 1)", 1),
+        ("count(DISTINCT a % 1, b)", 2),
+    ],
+)
+def test_rows_without_a_null_are_counted_by_several_columns(value: str, expected: int) -> None:
+    assert rows(f"SELECT {value} FROM t") == [(expected,)]
+
+
+def test_a_struct_is_compared_with_a_row_by_places_and_with_other_fields_not_at_all() -> None:
+    struct = "{'x': 1, 'y': 2}"
+    assert rows(f"SELECT {struct} = (1, 2), (1, 3) = {struct}, {struct} IN ((3, 4), (1, 2))") == [(True, False, True)]
+    with pytest.raises(ms.QueryError, match="= needs values of one type"):
+        rows("SELECT {'x': 1} = {'z': 1}")
+    with pytest.raises(ms.QueryError, match="rows of 2 and of 3"):
+        rows("SELECT {'x': 1, 'y': 2} = (1, 2, 3)")
+
+
+def test_an_outer_join_of_elements_keeps_rows_none_of_whose_elements_fits() -> None:
+    query = "SELECT x.b, u.y FROM t x LEFT JOIN LATERAL unnest(x.ys) AS u(y) ON u.y > 4 WHERE x.a IS NULL OR x.a < 3"
+    assert sorted(map(repr, rows(query))) == ["('x', 5)", "('x', 6)", "('x', None)", "('y', None)"]
+
+
+def test_elements_and_keys_of_json_are_rows() -> None:
+    assert rows("SELECT x FROM jsonb_array_elements_text('[1, \"b\"]') AS j(x)") == [("1",), ("b",)]
+    assert rows('SELECT x FROM json_object_keys(\'{"a": 1, "b": 2}\') AS j(x)') == [("a",), ("b",)]
+
+
+def test_intervals_of_several_units_add_up_and_parts_of_months_are_refused() -> None:
+    moved = rows("SELECT TIMESTAMP '2020-01-01 00:00:00' + INTERVAL 1 YEAR 2 MONTHS, INTERVAL 1 HOUR 30 MINUTES")
+    assert moved == [(dt.datetime(2021, 3, 1), dt.timedelta(minutes=90))]
+    with pytest.raises(ms.QueryError, match="months have no parts"):
+        rows("SELECT DATE '2020-01-01' + INTERVAL '1 month' * 0.5")
+
+
+def test_what_reduces_a_list_keeps_one_type_and_exists_takes_a_query_or_a_function() -> None:
+    assert rows("SELECT reduce(ys, 0, (s, y) -> s || 'q') FROM t WHERE a = 1") == [("0qq",)]
+    with pytest.raises(ms.QueryError, match="takes a list, a function of at most 2 values"):
+        rows("SELECT list_transform(ys, (x, i, j) -> x) FROM t")
+    with pytest.raises(ms.QueryError, match="EXISTS takes a sub-query"):
+        rows("SELECT exists(a) FROM t")
