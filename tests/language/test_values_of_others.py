@@ -111,6 +111,8 @@ SAME = [
     "SELECT x.a, y.b FROM t x LEFT JOIN LATERAL (SELECT max(b) AS b FROM t WHERE t.a < x.a) y ON y.b <> x.b",
     "SELECT x.a, y.c FROM t x LEFT JOIN LATERAL (SELECT b, a FROM t WHERE t.a < x.a LIMIT 9) y(b, c) ON y.c = x.a - 1",
     "SELECT list_reduce(ys, lambda s, y: s + y, 100), list_reduce(ys, lambda s, y: s * y, 0.5) FROM t",
+    "SELECT list_transform(ys, lambda y: list_transform([1, 2], lambda z, i: z * 10 + y + i)) FROM t",
+    "SELECT list_transform(ys, lambda y: list_reduce(ys, lambda s, z: s + z * y, 0)) FROM t",
     "SELECT {'x': 1, 'y': 2} = row(1, 2), {'x': 1, 'y': 2} < row(1, 3)",
     "SELECT MAP {1: 'a'} = MAP {1: 'a'}, ys[1:2], list_slice(ys, 1, 2) FROM t",
 ]

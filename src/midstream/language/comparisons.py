@@ -52,7 +52,8 @@ def nested_compared(binder: ValueBinder, function: str, arguments: list[Expressi
     names = {tuple(f.name.casefold() for f in a.type) for a in arguments if kind.is_struct(a.type)}
     if function not in ("=", "<>") or len(names) > 1:
         shown, what = " and ".join(show_type(a.type) for a in arguments), function.replace("_", " ").upper()
-        raise binder.binding.error(f"{what} needs values of one type, not {shown}", node, hint="or a row: s = (1, 2)")
+        hint = "compare with a row: s = (1, 2)" if len(names) > 1 else None
+        raise binder.binding.error(f"{what} needs values of one type, not {shown}", node, hint=hint)
     equal = _ordered(binder, "nested_equal", arguments, node)
     return equal if function == "=" else Call("not", (equal,), BOOLEAN)
 

@@ -34,9 +34,9 @@ def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
 
     def body_of(begun: pa.DataType) -> tuple[Expression, dict[str, str]]:
         types = [begun, element, pa.int64()] if reduces else [element, pa.int64()]
-        columns = {n: Column(f"#p{i}", t) for i, (n, t) in enumerate(zip(names, types, strict=False))}
+        columns = {n: Column(f"#p{i}", t) for i, (n, t) in enumerate(zip(names, types, strict=False), around(scope))}
         body = binder.within(Scope(binding, [ScopeSource("", columns)], outer=scope)).bind(function.this)
-        return body, {column.name: f"p{i}" for i, column in enumerate(columns.values())}
+        return body, {column.name: column.name[1:] for column in columns.values()}
 
     body, own = body_of(given[-1].type if len(given) > 1 else element)
     if len(given) > 1 and body.type != given[1].type:
@@ -54,6 +54,13 @@ def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
     written = written[:-1] + ", {1})" if len(given) > 1 else written
     columns = {part.name: part for part in walk(body) if isinstance(part, Column)}
     return binder.borrowed(WRITTEN + written, [*given, *(columns[name] for name in read)], node)
+
+
+def around(scope: Scope | None) -> int:
+    """How many values the functions around this one have, so that each has a name of its own."""
+    if scope is None:
+        return 0
+    return sum(len(source.columns) for source in scope.sources if not source.name) + around(scope.outer)
 
 
 def is_lambda(node: Node) -> bool:
