@@ -72,7 +72,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneProcessFo
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are processors, as tests wait for processes, pages and the JVM a fifth of their time.
+    """One more than there are processors, to have work where tests wait for processes, pages and the JVM.
 
     No workers for one file or one test, where starting them would cost more than they save.
     """
