@@ -23,6 +23,8 @@ def drawn(seed: int = 3, window: int = 30, rates: tuple[float, ...] = (1.0, 2.0)
     report = Report("cape-drawn", "Drawn", {})
     report.verdict("even", "even", f"seed {seed}", seed % 2 == 0 and window < 40, "odd", value=float(seed))
     report.verdict("always", "", "", True, kind="own")
+    if own:
+        report.verdict("ours", "", "", True, kind="own", value=1.0)
     return report
 
 
@@ -30,7 +32,7 @@ def test_a_verdict_has_the_share_of_seeds_and_settings_in_which_it_holds():
     RUN.clear()
     chosen = trials(drawn, {}, 4, {"window": (30, 60)})
     report = judged(chosen, run_trials(chosen, 1))
-    even, always = report.verdicts
+    even, always, _ = report.verdicts
     # Seeds 3 to 6 in the plain setting, which the map has too, and with the other window.
     assert [(seed, window) for window in (30, 60) for seed in (3, 4, 5, 6)] == RUN
     assert str(even.stable) == "2 of 4 seeds (3 to 6), 2 of 8 runs of the map"
@@ -42,6 +44,14 @@ def test_a_verdict_has_the_share_of_seeds_and_settings_in_which_it_holds():
         ({"window": 60}, 0),
     ]
     assert "| 30 | 4.50 (2/4) |" in section(report) and "**in part**" in section(report)
+
+
+def test_a_claim_that_is_not_judged_in_a_setting_is_not_of_its_map():
+    chosen = trials(drawn, {}, 2, {"window": (30, 60), "own": (False,)})
+    report = judged(chosen, run_trials(chosen, 1))
+    assert [set(row["claims"]) for row in report.data()["map"]] == [{"even", "always"}] * 2
+    assert report.verdicts[2].stable is not None and report.verdicts[2].stable.settings == 0
+    assert "ours" not in report.map_table()[0] and section(report) and report.to_html()
 
 
 def test_claims_are_counted_by_kind():

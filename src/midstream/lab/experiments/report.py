@@ -160,7 +160,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class MapRow:
-    """A setting of an experiment's map, and by claim how often it held there with which values."""
+    """A setting of an experiment's map, and by claim that was judged there how often it held, with which values."""
 
     setting: Mapping[str, Any]
     found: Mapping[str, Stable]

@@ -119,7 +119,8 @@ def judged(chosen: Sequence[Trial], reports: Sequence[Report]) -> Report:
     first.verdicts = [replace(verdict, stable=_stable(verdict.claim, plain, mapped)) for verdict in first.verdicts]
     for point in points_of(chosen):
         there = [report for other, report in found if other == point]
-        first.map.append(MapRow(point, {v.claim: _stable(v.claim, there, ()) for v in first.verdicts}))
+        judged_there = {v.claim: _stable(v.claim, there, ()) for v in first.verdicts}
+        first.map.append(MapRow(point, {claim: found for claim, found in judged_there.items() if found.seeds}))
     return first
 
 
