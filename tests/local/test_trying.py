@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,18 @@ def test_what_cannot_be_tried_is_refused_by_name(tmp_path):
         with pytest.raises(ms.MidstreamError, match=why):
             session.try_(last=4, **change)
     assert last_trial(files_at(str(tmp_path / "c"))) is None
+    session.stop()
+
+
+def test_plans_are_weighed_by_what_they_cost_where_the_last_batch_ran(tmp_path, monkeypatch):
+    session = worked(tmp_path)
+    session.adapt("join", "suggest")
+    elsewhere = replace(session._job.watchers.constants, stage=5.0)
+    monkeypatch.setattr(session._job.cluster, "constants", elsewhere)
+    assert session._job.watchers.constants.stage == 0.0
+    session.push("A", [{"k": 1, "v": 1, "x": 1, "ts": 61}])
+    assert session._job.watchers.constants == elsewhere
+    assert session._job.watchers.by_query["join"].adaptive.decider.policy.constants == elsewhere
     session.stop()
 
 

@@ -31,6 +31,7 @@ from midstream.job.task.exchange import PORT
 from midstream.job.task.in_place import Arrivals
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, StreamCounts
+from midstream.optimizer.cost import SPARK, Constants
 
 QUERIES = {
     "join": "SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",
@@ -195,6 +196,26 @@ def test_plain_files_are_small_as_far_as_memory_goes_where_executors_are_no_othe
         assert SmallBatches(0, plain=plain, all_plain=all_plain).run(batch(), framed(10)) is None
     assert asked == [1000, 1000] and small(plain=plain, all_plain=True).run(roomy(), framed(1001)) is None
     assert asked[-1] == roomy().options.memory.input > 1000
+
+
+def test_where_most_batches_ran_lately_is_where_they_usually_run():
+    runner, elsewhere = small(), [Report(0, 0, streams=StreamCounts({"A": 1}))]
+    assert not runner.usual and small(all_plain=True).usual and not SmallBatches(0, all_plain=True).usual
+    assert runner.run(batch(), framed(10)) is not None and runner.usual
+    runner.ran_elsewhere(batch(), elsewhere, 1.0)
+    runner.ran_elsewhere(batch(registers={}), elsewhere, 1.0)  # without rows it says nothing
+    assert runner.run(batch(), framed(10)) is not None and runner.usual
+    for _ in range(2):
+        runner.ran_elsewhere(batch(), elsewhere, 1.0)
+    assert not runner.usual
+
+
+@pytest.mark.spark
+def test_plans_are_weighed_as_in_one_process_where_the_driver_runs_them(spark, tmp_path):
+    cluster = SparkBackend(spark, files_at(str(tmp_path)), "2 kB").cluster
+    assert cluster.constants == SPARK
+    cluster.small._lately.append(DRIVER)
+    assert cluster.constants == Constants()
 
 
 @pytest.mark.spark

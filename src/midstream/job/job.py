@@ -172,6 +172,7 @@ class Job:
             case ReadAgain():
                 return action.carried_out(self.files, self.cluster.rereading(action.source.stream.name))
             case Decide(batch):
+                self._carry_out(Reprice(self.state.settings.costs), None)  # it may cost something else now
                 if self.deciding is not None:
                     self.cluster.wait_for_files()  # what it took to write them is among the load of slots
                 return decided(self.state, self.watchers, self.deciding, batch)
@@ -223,8 +224,7 @@ class Job:
         require_unfinished(self.manifest, self.store.uri)
         before = self._before(number, query_id)
         if number <= source_batch(self.manifest):
-            self.repeat(number)
-            return
+            return self.repeat(number)
         self.begin_decided()
         batch_id = 0 if before is None else before.batch_id + 1
         for prepare in self.before_batch:

@@ -53,6 +53,8 @@ class Watchers:
     def reprice(self, constants: Constants) -> None:
         """Weighs plans by other constants, but for queries that have constants of their own."""
         before, self.constants = self.constants, constants
+        if before == constants:
+            return
         for watcher in self.by_query.values():
             watcher.reprice(before, constants)
 

@@ -31,15 +31,12 @@ from midstream.job.slots.moving import Move
 from midstream.job.task.exchange import NOTE, PORT, SLOT, Layout, bits_of
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
-from midstream.optimizer.cost import SPARK
+from midstream.optimizer.cost import SPARK, Constants
 from midstream.optimizer.plans import Plan
 
 
 class SparkCluster:
     """Runs a job's steps on Spark."""
-
-    constants = SPARK
-    """What plans are weighed by here."""
 
     def __init__(self, spark: SparkSession, files: Files, small: SmallBatches) -> None:
         self.spark = spark
@@ -55,6 +52,11 @@ class SparkCluster:
         """What is known of Spark's query since it was started: its identity, and the settings made in its session."""
         self._entry: tuple[int, str] | None = None
         """The newest batch in Spark's log, once it was read."""
+
+    @property
+    def constants(self) -> Constants:
+        """What plans are weighed by: in the driver stages and exchanges cost what they do in any process."""
+        return Constants() if self.small.usual else SPARK
 
     def rereading(self, name: str) -> Rereading | None:
         """A stream as this process can read it again, if it can."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,9 @@ other machine would take work off it, and Python workers only add their own cost
 
 DRIVER, EXECUTORS = "driver", "executors"
 """Where reports say that slots ran."""
+
+LATELY = 5
+"""By how many of the last batches it is told where they usually run."""
 
 UNKNOWN = 2**60
 """From which size on Spark's plan means that it does not know."""
@@ -78,6 +82,15 @@ class SmallBatches:
     """The bytes that the sources of the batch under way state."""
     _taken: tuple[DataFrame, pa.Table] | None = None
     """The rows of the batch under way, which may run several times."""
+    _lately: deque[str] = field(default_factory=lambda: deque(maxlen=LATELY))
+    """Where the last batches with rows ran."""
+
+    @property
+    def usual(self) -> bool:
+        """Whether most of the last batches ran in the driver; before the first one, whether they are likely to."""
+        if not self._lately:
+            return bool(self.most) and self.all_plain
+        return 2 * self._lately.count(DRIVER) > len(self._lately)
 
     def run(self, batch: Batch, rows: DataFrame) -> list[Report] | None:
         """The reports of a small batch; None for one that executors are to run."""
@@ -96,6 +109,7 @@ class SmallBatches:
             self.pace.driver_failed()
             return None
         self.pace.driver_took(time.perf_counter() - started, _rows(reports))
+        self._ran(batch, DRIVER)
         for report in reports:
             report.ran_on.place = DRIVER
         return reports
@@ -103,8 +117,13 @@ class SmallBatches:
     def ran_elsewhere(self, batch: Batch, reports: Sequence[Report], seconds: float) -> None:
         """Learns from a batch that executors ran how many bytes its rows were, and how long it took."""
         rows = _rows(reports)
+        self._ran(batch, EXECUTORS)
         self._grown(rows * batch.incoming.layout.row_bytes)
         self.pace.executors_took(seconds, rows)
+
+    def _ran(self, batch: Batch, place: str) -> None:
+        if batch.incoming.has_rows:
+            self._lately.append(place)
 
     def _grown(self, real: int) -> None:
         if self._known is not None:
