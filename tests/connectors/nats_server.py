@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,4 +74,5 @@ def in_nats(url: str, act: Callable[[Any], Any]) -> Any:
         finally:
             await client.close()
 
-    return asyncio.run(run())
+    with ThreadPoolExecutor(1) as apart:  # a browser of other tests may have left a loop running in this thread
+        return apart.submit(lambda: asyncio.run(run())).result()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -74,6 +76,14 @@ def test_a_delivery_that_is_there_in_part_is_completed_also_if_it_comes_cut_othe
             delivery(since=since, until=end, had=since),
         )
     assert sorted(row["k"] for row in rows(url, f"part-{until}")) == [0, 0, 1, 2, 3, 3, 4, 5]
+
+
+def test_a_loop_that_runs_already_as_in_notebooks_is_not_in_the_way(url):
+    async def within() -> list[dict[str, Any]]:
+        return rows(url, "nowhere")
+
+    with ThreadPoolExecutor(1) as apart:
+        assert apart.submit(lambda: asyncio.run(within())).result() == []
 
 
 def test_a_stream_that_is_not_there_and_a_row_that_is_too_long_are_refused_by_name(url, monkeypatch):

@@ -103,6 +103,7 @@ SAME = [
     "SELECT lag(a, 0 + 1) OVER (ORDER BY a NULLS LAST), ntile(1 + 1) OVER (ORDER BY a NULLS LAST) FROM t",
     "SELECT sum(a) OVER (ORDER BY a NULLS LAST ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT ROW) FROM t",
     "SELECT quantile_cont(a, 0.2 + 0.3), quantile_disc(a, [0.1 + 0.1, 0.5]) FROM t",
+    "SELECT array_agg(DISTINCT abs(-2) ORDER BY abs(-2)), array_agg(a ORDER BY length('x'), a) FROM t",
     "SELECT a FROM t ORDER BY a NULLS LAST LIMIT 1 + 1",
     "SELECT TIMESTAMP '2020-01-31 00:00:00' + INTERVAL '1 month' * a, DATE '2020-01-01' + a * INTERVAL '1' HOUR FROM t",
     "SELECT TIMESTAMP '2020-01-31 00:00:00' - INTERVAL (a + 1) DAY, DATE '2020-01-31' + INTERVAL '1 month' * 2 FROM t",

@@ -154,7 +154,8 @@ class Aggregates:
         if name not in IN_ORDER:
             return []
         asked = [
-            OrderKey(inner.bind(k.this), bool(k.args.get("desc")), k.args.get("nulls") or "") for k in [*keys, *within]
+            OrderKey(self.binding.folded(inner.bind(k.this)), bool(k.args.get("desc")), k.args.get("nulls") or "")
+            for k in [*keys, *within]
         ]
         coming = [] if node.args.get("distinct") else inner.coming()
         return [*asked, *(OrderKey(value) for value in coming if not asked or str(value).endswith(ARRIVAL))]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -153,4 +154,5 @@ class NatsStream(Source):
             finally:
                 await client.close()
 
-        return asyncio.run(asked())
+        with ThreadPoolExecutor(1) as apart:  # a loop may run in this thread already, as in notebooks
+            return apart.submit(lambda: asyncio.run(asked())).result()
