@@ -9,13 +9,17 @@ import pytest
 from tests.distribution.routed.joins import draw_join, draw_plan
 from tests.optimizer.test_plan_choice import query, statistics
 
+from midstream.algebra.expressions import conjuncts
 from midstream.algebra.plan import RoutedJoins, walk_plan
 from midstream.algebra.statistics import Estimate, Statistics, StreamStatistics
 from midstream.api import ask
 from midstream.distribution.stages import cut
 from midstream.optimizer.cost import SPARK
 from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.graph_estimates import GraphEstimator
+from midstream.optimizer.join_graph import JoinGraph
 from midstream.optimizer.plans import enumerate_plans, plan_query
+from midstream.optimizer.routed.weighing import least_worth, routed_worth
 
 TRIANGLE = "A.k = B.k AND B.v = C.v AND C.w = A.w"
 CHAIN = "A.k = B.k AND B.v = C.v"
@@ -67,6 +71,20 @@ def test_the_fragments_of_a_routed_join_are_counted_as_they_are_cut(seed):
     (join,) = (node for node in walk_plan(plan.logical) if isinstance(node, RoutedJoins))
     cost, ticks = estimator.cost(join), estimator.batch_ticks(estimator.flow(join.inputs[0]))
     assert round(cost.fragments * ticks) == len(cut(plan.physical).fragments) - 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_routed_join_is_below_the_bound_by_which_the_search_is_spared(seed):
+    random = Random(seed)
+    joined = draw_join(random, 3 + seed % 4, 5)
+    values = {f"{a}.{c}": random.randint(2, 500) for a in "ABCDEF" for c in "kvw"}
+    seen = statistics({a: random.choice([0.5, 5.0, 50.0]) for a in "ABCDEF"}, values)
+    for _ in range(5):
+        plan = plan_query(ask(joined.text, joined.tables).plan, str(draw_plan(random, joined.query.conditions)))
+        estimator = Estimator(seen, None, None, spread=True)
+        (join,) = (node for node in walk_plan(plan.logical) if isinstance(node, RoutedJoins))
+        joins = GraphEstimator(JoinGraph(join.joined, conjuncts(join.on)), estimator)
+        assert 0 < least_worth(joins) <= routed_worth(joins, join.orders, join.placements)
 
 
 def test_where_the_last_stream_of_a_chain_floods_a_tree_of_few_fragments_is_chosen_on_spark():

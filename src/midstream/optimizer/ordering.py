@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from midstream.optimizer.cost import Cost
 from midstream.optimizer.exchanges import PlacedRows
@@ -56,17 +57,17 @@ def best_shape(estimator: GraphEstimator) -> Ordered:
     if count == 2:
         return tree
     found = tree if trees_only else _cheaper(tree, mixture(estimator, parts))
-    return _cheaper(found, routed(estimator)) if estimator.may_route else found
+    return _cheaper(found, routed(estimator, found.cost)) if estimator.may_route else found
 
 
 def _cheaper(known: Ordered, other: Ordered | None) -> Ordered:
     return known if other is None or other.cost >= known.cost * (1 - CLOSE) else other
 
 
-def routed(estimator: GraphEstimator) -> Ordered | None:
-    """A routed join of low cost, if the inputs are streams."""
+def routed(estimator: GraphEstimator, below: float = inf) -> Ordered | None:
+    """A routed join of low cost, if the inputs are streams and there may be one below a cost."""
     masks = tuple(1 << i for i in range(len(estimator.graph.inputs)))
-    found = best_routed(estimator, tuple(_greedy_order(estimator, masks, i) for i in range(len(masks))))
+    found = best_routed(estimator, tuple(_greedy_order(estimator, masks, i) for i in range(len(masks))), below)
     return None if found is None else Ordered(found[0], estimator.graph.everyone, found[1])
 
 

@@ -48,7 +48,7 @@ class Load:
 
 
 AS_EVER = Load()
-MAP = [Load(rate, fan) for rate in (4.0, 16.0, 48.0, 160.0) for fan in (15.0, 60.0)]
+MAP = [Load(rate, fan) for rate in (4.0, 16.0, 48.0) for fan in (15.0, 60.0, 240.0)]
 
 
 @dataclass(slots=True)

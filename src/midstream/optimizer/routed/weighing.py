@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Protocol
 
 from midstream.algebra.placements import Placement
@@ -291,13 +292,37 @@ def routed_worth(joins: Joins, orders: Orders, placements: Placements) -> float:
     return routed_cost(joins, orders, placements).per_tick(joins.constants)
 
 
-def best_routed(joins: Joins, orders: Orders) -> tuple[Routed, float] | None:
-    """A routed join of low cost, improved from some probe orders; None where there can be none.
+def least_worth(joins: Joins) -> float:
+    """What any routed join costs at least: the cheapest probes of each way, each window once, and nothing travels."""
+    c, kept = joins.constants, 0.0
+    for leaf in joins.leaves:
+        kept += c.insert * leaf.rate + c.state * leaf.population * (leaf.width + ROW_OVERHEAD) / 1000
+    return kept + sum(_cheapest_way(joins, head) for head in range(len(joins.leaves)))
+
+
+def _cheapest_way(joins: Joins, head: int) -> float:
+    """What the probes of a way cost in the best order: how many rows are on it depends on whom they have met alone."""
+    c, leaves, everyone = joins.constants, joins.leaves, joins.graph.everyone
+    grown = leaves[head].rate / leaves[head].population if leaves[head].population > 0 else 0.0
+    size = {met: grown * joins.flow(met).population for met in range(1, everyone + 1) if met >> head & 1}
+    least = {1 << head: 0.0}
+    for met in sorted(size):
+        for target in (other for other in range(len(leaves)) if not met >> other & 1):
+            reached = met | 1 << target
+            linked = joins.classes_between(met, 1 << target)
+            matched = size[reached] if linked else size[met] * leaves[target].population
+            cost = least[met] + c.probe * size[met] + c.match * matched
+            least[reached] = min(cost, least.get(reached, inf))
+    return least[everyone] + c.give * size[everyone]
+
+
+def best_routed(joins: Joins, orders: Orders, below: float = inf) -> tuple[Routed, float] | None:
+    """A routed join of low cost, improved from some probe orders; None where there can be none below a cost.
 
     Each step changes where one stream's window is kept, where one probe takes place, or when one way meets a stream.
     """
     graph = joins.graph
-    if not 2 < len(graph.inputs) <= MOST or not may_route(graph):
+    if not 2 < len(graph.inputs) <= MOST or not may_route(graph) or least_worth(joins) >= below:
         return None
     start = min(_starts(joins, orders), key=lambda placed: routed_worth(joins, orders, placed))
     found, worth = _improved(joins, orders, start)
