@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.api import ask
 from midstream.language.foreign import to_cql
 
 T = pa.table(
@@ -192,3 +193,12 @@ def test_what_reduces_a_list_keeps_one_type_and_exists_takes_a_query_or_a_functi
         rows("SELECT list_transform(ys, (x, i, j) -> x) FROM t")
     with pytest.raises(ms.QueryError, match="EXISTS takes a sub-query"):
         rows("SELECT exists(a) FROM t")
+
+
+def test_functions_of_a_users_own_are_not_called_while_a_query_is_bound() -> None:
+    called: list[object] = []
+    noted = ms.ScalarFunction("noted", lambda x: called.append(x) or x, pa.int64())
+    streams = {"t": pa.table({"ts": [1], "a": [1]})}
+    ask("SELECT sum(noted(1)) AS s FROM t [UNBOUNDED]", streams, functions=[noted])
+    assert called == []
+    assert ms.run("SELECT sum(noted(1)) AS s FROM t [UNBOUNDED]", streams, functions=[noted])["s"].to_pylist() == [1]

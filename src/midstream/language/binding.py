@@ -15,10 +15,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
-from midstream.algebra.expressions import Call, Expression, Literal, columns_of
+from midstream.algebra.expressions import Call, Expression, Literal, columns_of, walk
 from midstream.algebra.semantics.scalars import evaluator
 from midstream.algebra.types import TEXT, is_number
-from midstream.errors import QueryError
+from midstream.errors import InputError, QueryError
 from midstream.language.nodes import place
 
 MOST_SOURCES = 100
@@ -91,12 +91,20 @@ class Binding:
         return name
 
     def folded(self, value: Expression) -> Expression:
-        """A number or a text that is computed of constants alone as a constant; anything else as it is."""
+        """A number or a text that is computed of constants alone as a constant; anything else as it is.
+
+        What cannot be computed is left to the run, and so are functions of a user's own.
+        """
         if isinstance(value, Call) and value.function == "list_value":
             return value.with_arguments(tuple(map(self.folded, value.args)))
         if isinstance(value, Literal) or columns_of(value) or not (is_number(value.type) or value.type == TEXT):
             return value
-        return Literal(evaluator(value, [], self.catalog)(()), value.type)
+        if any(isinstance(part, Call) and part.function in self.catalog.functions for part in walk(value)):
+            return value
+        try:
+            return Literal(evaluator(value, [], self.catalog)(()), value.type)
+        except InputError:
+            return value
 
     def require_same_time(self, stream: StreamDeclaration, node: exp.Expression) -> None:
         """Refuses to mix integer time with timestamps, and timestamps that have a zone with those that have none."""
