@@ -197,7 +197,12 @@ def test_what_reduces_a_list_keeps_one_type_and_exists_takes_a_query_or_a_functi
 
 def test_functions_of_a_users_own_are_not_called_while_a_query_is_bound() -> None:
     called: list[object] = []
-    noted = ms.ScalarFunction("noted", lambda x: called.append(x) or x, pa.int64())
+
+    def note(x: object) -> object:
+        called.append(x)
+        return x
+
+    noted = ms.ScalarFunction("noted", note, pa.int64())
     streams = {"t": pa.table({"ts": [1], "a": [1]})}
     ask("SELECT sum(noted(1)) AS s FROM t [UNBOUNDED]", streams, functions=[noted])
     assert called == []
