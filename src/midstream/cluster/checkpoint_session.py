@@ -191,7 +191,7 @@ class CheckpointSession(Session):
         with self._job.gate:
             told = forecast(self._job, command, self.catalog)
             if not dry_run and (command.verify is not None or told["paced"]):
-                self._enrolment.begin_shadow(command, told["paced"])
+                self._enrolment.begin_shadows(command)
             elif not dry_run:
                 for text in self._enrolment.changed(command):
                     self._add(replace(self._declared[text.name], text=text, replace=True))

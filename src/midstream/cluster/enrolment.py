@@ -18,7 +18,7 @@ from midstream.errors import JobError, MidstreamError, MigrationError, QueryErro
 from midstream.job.batch import TICKS
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.commands.replacement import changes_by, shadow_by
-from midstream.job.commands.rewording import Rewording, Text
+from midstream.job.commands.rewording import Replacement, Rewording, Text
 from midstream.job.events import QueryAdded, ShadowBegun
 from midstream.job.job import Job
 from midstream.job.migrations.shadows import ShadowText
@@ -49,7 +49,11 @@ class Enrolment:
     def catalog(self) -> Catalog:
         """What queries may refer to."""
         streams = {name: stream.declaration for name, stream in self.run.inputs.items() if name != TICKS}
-        return Catalog(streams, self.adding.functions, queries={q.name: q.cql for q in self.job.queries.values()})
+        texts = {q.name: q.cql for q in self.job.queries.values()}
+        # What reads a query that is being filled is a query over its new text, and takes its place with it.
+        coming = {name: known.shadow for name, known in self.job.state.verifications.by_query.items() if known.shadow}
+        texts |= {name: shadow.cql for name, shadow in coming.items() if name in texts and not shadow.columns}
+        return Catalog(streams, self.adding.functions, queries=texts)
 
     def results(self, name: str) -> Any:
         """All results of a query that are released so far, also of one that is not declared.
@@ -110,26 +114,34 @@ class Enrolment:
         return resumed(running, manifest.account(running.name).local_plans, by_plan)
 
     def changed(self, command: ReplaceQuery) -> list[Text]:
-        """The texts that change with a query's, all of which can."""
-        return [change.text for change in changes_by(self.job, command, self.catalog)]
+        """The texts that change with a query's, all of which can; what they start with they have at once."""
+        texts = [change.text for change in changes_by(self.job, command, self.catalog)]
+        return [dataclasses.replace(t, begins=dataclasses.replace(t.begins, rate=None)) for t in texts]
 
-    def begin_shadow(self, command: ReplaceQuery, paced: bool) -> None:
-        """Runs another text beside a query, to fill its windows or to compare both, before it takes the place."""
+    def begin_shadows(self, command: ReplaceQuery) -> None:
+        """Runs other texts beside queries, to fill their windows or to compare both, before they take places."""
         changes = changes_by(self.job, command, self.catalog)
-        new, stretch = changes[0].new, Stretch(1)
         shadow = shadow_by(self.job, command, changes, self.catalog)
         if shadow is None:
-            assert paced
-            shadow = ShadowText(changes[0].text.cql)
-            new = dataclasses.replace(new, begins=dataclasses.replace(new.begins, paced=True))
+            self.begin_to_fill(changes)
         else:
-            stretch = Stretch(ticks(command.verify or 0, new.plan.query.domain))
-        shadow = dataclasses.replace(shadow, withhold=new.begins.withhold)
+            new = changes[0].new
+            self._begin_shadow(new, shadow, Stretch(ticks(command.verify or 0, new.plan.query.domain)))
+
+    def begin_to_fill(self, changes: Sequence[Replacement]) -> None:
+        """Fills windows of texts that change together, which take their places once all of them are full."""
+        for change in changes:
+            new, name = change.new, changes[0].aside
+            # One for which no rows are read takes over what runs, like any new query, and waits for the others.
+            begins = dataclasses.replace(new.begins, paced=change.rows > 0 or bool(new.begins.again), withhold=False)
+            shadow = ShadowText(change.text.cql, withhold=new.begins.withhold, change=name)
+            self._begin_shadow(dataclasses.replace(new, begins=begins), shadow, Stretch(1))
+
+    def _begin_shadow(self, new: RunningQuery, shadow: ShadowText, stretch: Stretch) -> None:
         told = ("replace", "another text", "whole", INFINITY, INFINITY)
+        shadow = dataclasses.replace(shadow, withhold=shadow.withhold or new.begins.withhold)
         verification = Verification(new.plan.text, *told, stretch, shadow=shadow)
-        self.job.apply(
-            ShadowBegun(command.query, dataclasses.replace(new, name=copy_name(command.query)), verification)
-        )
+        self.job.apply(ShadowBegun(new.name, dataclasses.replace(new, name=copy_name(new.name)), verification))
 
     def fill_from_sources(self, batch_id: int) -> None:
         """Begins to fill the windows of queries that lack rows and are to have them from sources.
@@ -147,7 +159,7 @@ class Enrolment:
                 log.warning("%s", error)
                 continue
             if change.new.begins.again:
-                self.begin_shadow(command, True)
+                self.begin_to_fill([change])
             if change.new.begins.again or change.verdict.complete != COMPLETE:
                 log.warning("query %s: %s", query.name, change.verdict)
 

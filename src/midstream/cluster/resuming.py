@@ -8,25 +8,30 @@ go on as they are, or the start is refused: rows that a query does not see would
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from midstream.algebra.declarations import Catalog
 from midstream.checkpoint.lease import Heartbeat
-from midstream.checkpoint.names import is_rehearsal, query_of_copy
+from midstream.checkpoint.names import copy_name, is_rehearsal, query_of_copy, replaced_name
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.enrolment import Enrolment
 from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
 from midstream.job.circumstances import is_finished
-from midstream.job.commands.rewording import DeclaredQuery, Text
+from midstream.job.commands.replacement import is_paced
+from midstream.job.commands.rewording import DeclaredQuery, Rewording, Text, verdicts
 from midstream.job.commits import Commits
 from midstream.job.events import QueriesForgotten, QueryLeftOut, SettingsChanged
 from midstream.job.job import Job
 from midstream.job.queries.changed_columns import ChangedColumn, changed_columns
 from midstream.job.queries.changed_functions import ChangedFunctions, functions_record, require_same_functions
+from midstream.job.queries.completeness import COMPLETE
 from midstream.job.queries.declared import require_same_streams
+from midstream.job.queries.filling import Pace
 from midstream.job.queries.replacing import cannot_go_on, undeclared, without_query
 from midstream.job.task.exchange import Layout
 from midstream.job.task.results import result_table
@@ -42,6 +47,7 @@ class ResumedSession(Protocol):
 
     _job: Job
     _run: Run
+    _enrolment: Enrolment
     _declared: dict[str, DeclaredQuery]
     _left_out: set[str]
     _code: dict[str, str]
@@ -84,7 +90,8 @@ def starting(checkpoint: str) -> Iterator[None]:
 def take_up(session: ResumedSession) -> None:
     """Takes the lease, and with it the checkpoint as it is by now; gives sinks what they have not had of it."""
     job = session._job
-    if job.commits.lease is None:
+    first = job.commits.lease is None
+    if first:
         job.commits.lease = Heartbeat(job.files, session._run.lose)
         job.store.make_safe()
         _read_again(session)
@@ -93,6 +100,8 @@ def take_up(session: ResumedSession) -> None:
         _read_again(session)
     session.restore_added()
     _go_on_undeclared(session)
+    if first:
+        _before_first_batch(job, partial(_fill_first, session))
     _arrange(session)
     require_same_streams(job.manifest, job.needed(), partial(readers_of, job.queries))
     accepted, state = session._changed_functions == "accept", job.state
@@ -104,7 +113,17 @@ def take_up(session: ResumedSession) -> None:
     if not is_finished(job.manifest):
         job.deliver(job.manifest)
         for name, query in job.queries.items():
-            job.deliveries.require_types(name, result_table(query.plan, None).schema)
+            job.deliveries.require_types(query_of_copy(name), result_table(query.plan, None).schema)
+
+
+def _before_first_batch(job: Job, act: Callable[[], None]) -> None:
+    """Acts once before the next batch: sources can be read by then."""
+
+    def prepare(batch_id: int) -> None:
+        job.before_batch.remove(prepare)
+        act()
+
+    job.before_batch.insert(0, prepare)
 
 
 def changed_columns_of(session: ResumedSession) -> list[ChangedColumn]:
@@ -127,6 +146,12 @@ def _read_again(session: ResumedSession) -> None:
     if newest == (-1 if job.manifest is None else job.manifest.batch_id) and not job.commits.torn:
         return
     log.info("batch %d was done by another session since this one was opened, or its commit interrupted", newest)
+    _plan_again(session)
+
+
+def _plan_again(session: ResumedSession, instead: Mapping[str, Text] | None = None) -> None:
+    """Plans all queries again by what the checkpoint has; some with another text `instead` of what is declared."""
+    job = session._job
     job.apply(QueriesForgotten())
     session._open()
     known = {} if job.manifest is None else job.manifest.queries
@@ -137,7 +162,40 @@ def _read_again(session: ResumedSession) -> None:
             log.warning("query %s was dropped from the job by now, and stays so", name)
             del session._declared[name]
         else:
-            session._add(declared)
+            session._add(replace(declared, text=(instead or {}).get(name, declared.text)))
+            session._declared[name] = declared
+
+
+def _fill_first(session: ResumedSession) -> None:
+    """Fills texts that would take others' places with the first batch, all together, while the old ones go on.
+
+    That is, if what they start with is more than a batch is to read, or is read again from sources.
+    """
+    job, enrolment = session._job, session._enrolment
+    for name, declared in list(session._declared.items()):
+        changing = name in job.state.verifications.by_query
+        if declared.replace and name in job.queries and job.queries[name].cql != declared.text.cql and not changing:
+            session._add(declared)  # it was on its way, with another one that has a third text by now
+    begun, before = verdicts(job), job.manifest
+    known = {} if before is None else before.queries
+    old = {name: replaced_name(name, -1 if before is None else before.batch_id + 1) for name in begun}
+    old = {name: aside for name, aside in old.items() if aside in known and copy_name(name) not in known}
+    texts = [session._declared[name].text for name in old]
+    rows, most = sum(w.rows for name in old for w in begun[name].windows), Pace.of(before, ()).rows
+    lacking = any(text.begins.rate is not None and begun[text.name].complete != COMPLETE for text in texts)
+    if not (lacking or (most is not None and rows > most)) or not job.queries.keys() >= set(old.values()):
+        return
+    runs = {name: job.queries[aside] for name, aside in old.items()}
+    _plan_again(session, {n: Text(n, q.cql, q.plan.query, None, q.emit_every, q.share) for n, q in runs.items()})
+    changes = Rewording(job, enrolment.adding, session.catalog).changes(texts)
+    if not is_paced(job, changes):
+        _plan_again(session)
+        return
+    job.watchers.restore(job.manifest, job.queries)
+    enrolment.begin_to_fill(changes)
+    log.warning("queries %s are replaced once all their windows are filled; until then the old texts answer", list(old))
+    for change in changes:
+        log.warning("query %s: %s", change.text.name, change.verdict)
 
 
 def _go_on_undeclared(session: ResumedSession) -> None:

@@ -58,7 +58,9 @@ def answer_text(command: Command | None, answer: Record) -> str:
         case ReplaceQuery(query):
             parts = [answer, *answer["readers"]]
             if answer["paced"]:
-                return f"query {query} is replaced once its windows are filled; until then the old text answers"
+                named = ", ".join(part["query"] for part in parts)
+                many = f"queries {named} are" if answer["readers"] else f"query {query} is"
+                return f"{many} replaced once all windows are filled; until then the old text answers"
             if command.verify is not None:
                 then = "and waits then" if command.then == "wait" else "and changes if they give the same"
                 return f"query {query} runs by both texts for {command.verify}, {then}"

@@ -162,6 +162,8 @@ def _with_old_rows(state: JobState, at: Circumstances) -> Flow[tuple[JobState, C
     before = at.before
     for name, filling in due(before, state.queries).items():
         assert before is not None
+        if name not in state.queries:
+            continue  # it changed together with one that was cancelled
         query, wanted = state.queries[name], filling.rate or LEAST_WORK
         for number, window in enumerate(filling.windows):
             if not window.unread or name in state.faults.stopped:

@@ -227,7 +227,7 @@ class Job:
             return self.repeat(number)
         self.begin_decided()
         batch_id = 0 if before is None else before.batch_id + 1
-        for prepare in self.before_batch:
+        for prepare in [*self.before_batch]:
             prepare(batch_id)
         # A copy by which a migration is verified has just been put into what the batch goes on from.
         self.run_batch(rows, query_id, batch_id, self._before(number, query_id), number)

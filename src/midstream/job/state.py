@@ -14,6 +14,7 @@ from typing import Any
 from midstream.adaptation.policy import Mode, Policy, mode_of, policy_of
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.records import Settings
 from midstream.distribution.fragments import ARRIVAL, Route, Routing
 from midstream.distribution.move_legality import AUTO, DOUBLED, MSLB
@@ -198,6 +199,8 @@ class JobState:
             {name: batch.queries[name].after_batch for name in batch.changes.arrived if name in self.queries}
         )
         self.verifications.committed(manifest, self.queries, verified)
+        for copy in [name for name in self.faults.stopped if is_rehearsal(name) and name not in self.queries]:
+            self.faults.forget(copy)
         self.cancelled.clear()
         if self.wanted is not None and self.wanted.deals_as(self.routing):
             self.wanted = None

@@ -120,6 +120,7 @@ def _of_query(state: JobState, event: QueryEvent) -> tuple[Action, ...]:
             state.replace_query(name, aside, manifest, old)
             return RetireSinks(name, manifest), Unwatch(name)
         case ShadowBegun(name, shadow, verification):
+            state.faults.forget(shadow.name)
             state.queries[shadow.name] = shadow
             state.routes.update(shadow.staged.routes)
             state.verifications.begin(name, verification)

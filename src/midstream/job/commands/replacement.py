@@ -32,30 +32,38 @@ def query_named(job: Job, name: str) -> RunningQuery:
 
 def replacement(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
     """What putting another text in a query's place would do."""
-    first, *readers = changes_by(job, command, catalog)
-    shadow_by(job, command, [first, *readers], catalog)
+    changes = changes_by(job, command, catalog)
+    shadow_by(job, command, changes, catalog)
+    first, *readers = changes
+    paced = command.verify is None and is_paced(job, changes)
+    return {**first.to_json(), "paced": paced, "readers": [reader.to_json() for reader in readers]}
+
+
+def is_paced(job: Job, changes: Sequence[Replacement]) -> bool:
+    """Whether the windows of texts that change together are filled over several batches, before all take places."""
     most = Pace.of(job.manifest, ()).rows
-    read = sum(window.rows for window in first.verdict.windows)
-    # What changes together begins together, in one batch; so does what is compared.
-    paced = command.verify is None and not readers and most is not None and read > most
     # Of a query that is behind those who keep the rows, what these have forgotten is missing until it has caught up.
     registers = {} if job.manifest is None else job.manifest.streams.registers
-    behind = first.new.reached(registers) + 1 < first.verdict.start and command.incomplete == "emit"
-    paced = bool(first.new.begins.again) or (paced and not behind)
-    return {**first.to_json(), "paced": paced, "readers": [reader.to_json() for reader in readers]}
+    behind = any(
+        change.new.reached(registers) + 1 < change.verdict.start and not change.new.begins.withhold
+        for change in changes
+    )
+    much = most is not None and sum(change.rows for change in changes) > most
+    return any(change.new.begins.again for change in changes) or (much and not behind)
 
 
 def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replacement]:
     """What a request for another text changes: the query first, then those that read it."""
-    old, begins = query_named(job, command.query), Beginning(command.incomplete == "withhold")
+    begins = Beginning(command.incomplete == "withhold", rate=command.backfill_rate)
+    old = query_named(job, command.query)
     cql = with_queries(command.cql, catalog.queries, catalog.streams)
     text = Text(old.name, cql, parse(cql, catalog), command.plan, old.emit_every, old.share, begins)
     rewording = Rewording(job, Adding(job, catalog.functions), catalog)
     texts = rewording.with_readers(text)
-    if command.backfill_rate is not None and (command.verify is not None or len(texts) > 1):
-        why = "it is verified" if command.verify is not None else f"query {texts[1].name} reads it and changes with it"
-        raise JobError(f"query {old.name} cannot be filled from its sources: {why}", hint="leave backfill_rate out")
-    return rewording.changes(texts, command.backfill_rate)
+    if command.backfill_rate is not None and command.verify is not None:
+        why = f"query {old.name} cannot be filled from its sources: it is verified"
+        raise JobError(why, hint="leave backfill_rate out")
+    return rewording.changes(texts)
 
 
 def shadow_by(job: Job, command: ReplaceQuery, changes: Sequence[Replacement], catalog: Catalog) -> ShadowText | None:

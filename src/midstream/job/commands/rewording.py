@@ -12,6 +12,7 @@ from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation
 from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.names import copy_name
 from midstream.errors import JobError, MidstreamError, QueryError
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.events import MigrationCancelled, QueryReplaced, QueryWithdrawn
@@ -73,6 +74,11 @@ class Replacement:
         verdict = self.verdict.to_json()
         return {"query": self.text.name, "plan": self.new.plan.text, "old_results": self.aside, **verdict}
 
+    @property
+    def rows(self) -> int:
+        """How many rows are read for it."""
+        return sum(window.rows for window in self.verdict.windows)
+
 
 @dataclass(frozen=True, slots=True)
 class Rewording:
@@ -89,6 +95,9 @@ class Rewording:
         if manifest is None or entry is None or self._is_as_it_was(entry, text):
             self.job.apply(QueryWithdrawn(text.name))
             return text, False
+        if (going := self._on_its_way(manifest, entry, text)) is not None:
+            self.job.apply(QueryWithdrawn(text.name))
+            return going, False
         changing = self.job.state.verifications.by_query.get(text.name)
         if replace and changing is not None and changing.shadow is not None:
             self.job.apply(MigrationCancelled(text.name, f"another text is to take its place: {text.cql}"))
@@ -101,7 +110,7 @@ class Rewording:
             raise other_emission(text.name, text.relation, entry.emit_every, text.every)
         if not replace and entry.cql == text.cql:
             raise more_columns(text.name, added_columns(manifest, self.catalog.streams.values()))
-        (change,) = self.changes([text])
+        (change,) = self.changes([text], backfill=False)
         if not replace:
             raise refusal(text.name, entry.cql, change.verdict)
         self.job.apply(QueryReplaced(text.name, change.aside, change.freed, old))
@@ -118,6 +127,15 @@ class Rewording:
             return True
         old = self._old(text.name, entry)
         return old is None or self._is_same(old, text)
+
+    def _on_its_way(self, manifest: Manifest, entry: QueryEntry, text: Text) -> Text | None:
+        """The text that goes on answering where the one that is given takes its place once it has been filled."""
+        known, copy = self.job.state.verifications.by_query.get(text.name), manifest.queries.get(copy_name(text.name))
+        if known is None or known.shadow is None or copy is None or known.shadow.cql != text.cql:
+            return None
+        if not emits_alike(text.relation, copy, text.every) or (old := self._old(text.name, entry)) is None:
+            return None
+        return Text(text.name, entry.cql, old.plan.query, None, entry.emit_every, text.share)
 
     def with_readers(self, text: Text) -> list[Text]:
         """A text that is to take a query's place, and those that queries that read it have then."""
@@ -138,10 +156,10 @@ class Rewording:
             ) from error
         return Text(query.name, cql, relation, None, query.emit_every, query.share, changed.begins)
 
-    def changes(self, texts: Sequence[Text], rate: int | None = None) -> list[Replacement]:
+    def changes(self, texts: Sequence[Text], backfill: bool = True) -> list[Replacement]:
         """What putting texts in the places of queries would do, as one change; if one of them is refused, all are.
 
-        With a `rate` a window for which nobody keeps all rows is filled from the source, so many rows a batch.
+        A window for which nobody keeps all rows is filled from the source where a text has a rate for that.
         """
         freed, queries = self.job.manifest, dict(self.job.queries)
         begun = list[tuple[Text, str]]()
@@ -161,7 +179,7 @@ class Rewording:
         return [
             Replacement(text, new, aside, freed, verdict)
             for text, aside in begun
-            for new, verdict in [self._beginning(freed, queries, text.name, rate)]
+            for new, verdict in [self._beginning(freed, queries, text.name, text.begins.rate if backfill else None)]
         ]
 
     def _beginning(
@@ -235,7 +253,7 @@ class Rewording:
         functions, state = self.catalog.functions, self.job.state
         cutting = Cutting(state.routes, bits=state.group_bits)
         made = RunningQuery.of(text.name, text.cql, plan, functions, cutting, text.every)
-        made.share, made.begins = text.share, text.begins
+        made.share, made.begins = text.share, dataclasses.replace(text.begins, rate=None)
         return made
 
 

@@ -203,9 +203,11 @@ def _migrating_locally(state: JobState, query: RunningQuery, asked: MigrationAsk
 
 def cancel_migration(state: JobState, name: str, why: str = "") -> None:
     """Goes back to the old plan with the next batch."""
-    verified = state.verifications.forget(name, state.queries)
-    if verified is not None:
-        state.cancelled.setdefault(name, []).append({**verified, **({"why": why} if why else {})})
+    if name in state.verifications.by_query:
+        for other in state.verifications.changing_with(name):
+            verified = state.verifications.forget(other, state.queries)
+            assert verified is not None
+            state.cancelled.setdefault(other, []).append({**verified, **({"why": why} if why else {})})
         return
     query = state.queries[name]
     require_at_work(state, name)

@@ -28,8 +28,9 @@ _RESULTS, _TIME = "results", "#time"
 class ShadowText:
     """The other text of a query, and on which columns both are compared, of the results that `where` holds of.
 
-    Without columns nothing is compared: it takes the place once its windows are full. If it `waits`, it takes the place
-    when somebody says so. `withhold`: it then gives no results that lack rows.
+    Without columns nothing is compared: it takes the place once its windows are full, and those of all texts of the
+    same `change`. If it `waits`, it takes the place when somebody says so. `withhold`: it then gives no results that
+    lack rows.
     """
 
     cql: str
@@ -37,6 +38,7 @@ class ShadowText:
     where: str | None = None
     waits: bool = False
     withhold: bool = False
+    change: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As a manifest has it."""

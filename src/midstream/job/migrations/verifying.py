@@ -9,7 +9,7 @@ it differs, its results stay readable, as those of replaced queries do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from midstream.algebra.snapshots_so_far import Comparison
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name
+from midstream.checkpoint.names import copy_name, query_of_copy
 from midstream.checkpoint.stored_results import stored_results
 from midstream.errors import InputError, MigrationError, QueryError
 from midstream.job.circumstances import is_finished
@@ -124,6 +124,13 @@ class Verifications:
         """Whether a copy runs by another text than its query."""
         return any(copy == copy_name(name) and known.shadow is not None for name, known in self.by_query.items())
 
+    def changing_with(self, query: str) -> list[str]:
+        """The queries whose texts change together with that of a query, which is among them."""
+        known = self.by_query[query].shadow
+        if known is None or not known.change:
+            return [query]
+        return [name for name, one in self.by_query.items() if one.shadow and one.shadow.change == known.change]
+
     def target_of(self, query: str) -> str | None:
         """The plan that a query is being verified with."""
         known = self.by_query.get(query)
@@ -167,18 +174,23 @@ class Verifications:
         `written` waits for files of the batch that are still being written.
         """
         found: dict[str, Consequence] = {}
+        made = manifest
         for name, known in self.by_query.items():
             if known.passed and name in manifest.migration:
                 continue  # the query itself migrates
             if known.passed:
                 found[name] = Consequence(known, "goes on")
                 continue
+            if known.shadow is not None and not known.shadow.columns:
+                copies = [copy_name(other) for other in self.changing_with(name)]
+                manifest, found[name] = _filled(manifest, made, queries, name, known, copies)
+                continue
             written()
             manifest, found[name] = _examined(files, manifest, queries, name, known)
         under_way = {name: one.verification.to_json() for name, one in found.items() if one.verification is not None}
         accounts = manifest.accounts.items()
-        made = replace(manifest, accounts={n: replace(one, verifying=under_way.get(n)) for n, one in accounts})
-        return made, found
+        told = replace(manifest, accounts={n: replace(one, verifying=under_way.get(n)) for n, one in accounts})
+        return told, found
 
     def committed(self, manifest: Manifest, queries: Queries, found: Mapping[str, Consequence]) -> None:
         """Goes on with what was found when the manifest was made, which is committed by now."""
@@ -197,8 +209,6 @@ def _examined(
 ) -> tuple[Manifest, Consequence]:
     """The manifest with what the results of a query and its copy say by now, and what follows from that."""
     copy, query = copy_name(name), queries[name]
-    if known.shadow is not None and not known.shadow.columns:
-        return manifest, Consequence(replace(known, passed=is_full(manifest, copy)), "goes on")
     if known.since == INFINITY:
         since = _complete_from(manifest, copy)
         known = replace(known, since=since, compared_to=since)
@@ -226,6 +236,29 @@ def _examined(
     if outcome in (DIFFERS, FAILED):
         record["new_results"] = archive_name(manifest, name)
         manifest = archived(manifest, name)
+    return _with_record(without_copy(manifest, name), name, record), Consequence(None, "removed")
+
+
+def _filled(
+    manifest: Manifest,
+    batch: Manifest,
+    queries: Mapping[str, RunningQuery],
+    name: str,
+    known: Verification,
+    copies: Sequence[str],
+) -> tuple[Manifest, Consequence]:
+    """The same of a text that takes the place once it, and all `copies` that change with it, have been filled.
+
+    If one of them has failed in the `batch`, none takes a place.
+    """
+    failed = next((copy for copy in copies if batch.queries[copy].status == QUARANTINED), None)
+    if failed is None:
+        full = all(is_full(batch, copy) for copy in copies)
+        return manifest, Consequence(replace(known, passed=full), "goes on")
+    fault = batch.account(failed).fault
+    error = InputError("it is in quarantine" if fault is None else fault.reason)
+    record = _record(known, queries[name].plan.text, queries[copy_name(name)], FAILED, batch, known.found())
+    record["why"] = f"the new text of query {query_of_copy(failed)} failed: {error}"
     return _with_record(without_copy(manifest, name), name, record), Consequence(None, "removed")
 
 
@@ -295,9 +328,12 @@ def _between(files: Files, manifest: Manifest, query: str, since: int, until: in
 
 
 def is_full(manifest: Manifest, copy: str) -> bool:
-    """Whether a copy by another text has been given all rows that are kept for it."""
+    """Whether a copy by another text has been given all rows that are kept for it, and has come to where they begin."""
     sharing = manifest.account(copy).sharing
-    return sharing is not None and not sharing.get("filling") and manifest.queries[copy].status != QUARANTINED
+    if sharing is None or sharing.get("filling"):
+        return False
+    start = sharing["start"]
+    return bool(start == INFINITY or manifest.advanced_to.get(copy, BEGINNING) >= start)
 
 
 def _complete_from(manifest: Manifest, copy: str) -> int:
