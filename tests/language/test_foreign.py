@@ -55,13 +55,6 @@ def test_distances_on_both_sides_of_a_condition_add_up() -> None:
     assert [row["p"] for row in found] == [at(-20), at(14)]
 
 
-def test_an_outer_join_whose_meaning_would_differ_is_refused() -> None:
-    table = pa.table({"ts": [at(0)], "id": [1]})
-    query = "SELECT o.id FROM orders o LEFT JOIN payments p ON p.ts BETWEEN o.ts AND o.ts + INTERVAL '1' HOUR"
-    with pytest.raises(ms.QueryError, match="needs a window on stream"):
-        ms.run(query, {"orders": table, "payments": table}, dialect="flink")
-
-
 def test_a_window_over_another_column_and_a_join_without_a_bound_are_refused() -> None:
     with pytest.raises(ms.QueryError, match="goes by at, but the time of the stream is ts"):
         to_cql("SELECT k FROM TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '1' HOUR)", "flink", TIMES)

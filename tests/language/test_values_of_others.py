@@ -207,3 +207,18 @@ def test_functions_of_a_users_own_are_not_called_while_a_query_is_bound() -> Non
     ask("SELECT sum(noted(1)) AS s FROM t [UNBOUNDED]", streams, functions=[noted])
     assert called == []
     assert ms.run("SELECT sum(noted(1)) AS s FROM t [UNBOUNDED]", streams, functions=[noted])["s"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "value", ["1 | 2 & 4", "1 & 3 << 1", "1 | 2 ^ 3", "1 | CAST(2 AS INT) & CASE WHEN 1 = 1 THEN 4 END"]
+)
+def test_bits_that_spark_would_join_in_another_order_are_refused(value: str) -> None:
+    with pytest.raises(ms.QueryError, match="binds tighter in Spark"):
+        to_cql(f"SELECT {value}", "spark")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("1 << 2 & 4 ^ 1 | 8", 13), ("1 | (2 & 4)", 1), ("1 | 2 > 0 AND 6 & 3 < 5", True)]
+)
+def test_bits_that_spark_joins_in_the_order_of_writing_are_joined(value: str, expected: object) -> None:
+    assert ms.run(f"SELECT {value} AS v", {}, dialect="spark").column("v").to_pylist() == [expected]

@@ -87,3 +87,65 @@ def test_what_stands_inside_a_query_counts_as_in_a_database(query: str) -> None:
     for run in (ms.run, ms.reference):
         found = run(query, tables, time=None).select(expected.column_names)
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT s.ts, i.name FROM sales s JOIN items i ON s.item = i.item",
+        "SELECT s.ts, i.name FROM sales s, items i WHERE s.item < i.item",
+        "SELECT s.ts, i.name FROM sales s LEFT JOIN items i ON s.item = i.item",
+        "SELECT s.ts, i.name FROM items i RIGHT JOIN sales s USING (item)",
+        "SELECT s.ts, j.name FROM sales s JOIN items i ON s.item = i.item LEFT JOIN items j ON i.item < j.item",
+        "SELECT s.ts FROM sales s WHERE s.item IN (SELECT item FROM items WHERE name <> 'tea')",
+        "SELECT s.ts FROM sales s WHERE NOT EXISTS (SELECT 1 FROM items i WHERE i.item = s.item)",
+        "SELECT ts, (SELECT name FROM items i WHERE i.item = s.item), s.item IN (SELECT item FROM items) FROM sales s",
+        "SELECT s.ts, x.name FROM sales s, LATERAL (SELECT name FROM items i WHERE i.item = s.item) AS x",
+        "SELECT s.ts, v.x FROM sales s LEFT JOIN (VALUES (2, 'two')) AS v(a, x) ON v.a = s.item",
+    ],
+)
+@pytest.mark.parametrize("dialect", [None, "flink", "spark"])
+def test_each_row_of_a_stream_meets_a_table_without_a_time_at_its_own_instant(query: str, dialect: str | None) -> None:
+    inputs = {"sales": SALES, "items": ITEMS}
+    found = ms.run(query, inputs, time=TIMES, batch_rows=2, dialect=dialect)
+    with duckdb.connect() as database:
+        for name, table in inputs.items():
+            database.register(name, table)
+        wanted = database.sql(query).fetchall()
+    rows = [tuple(row.values()) for row in found.to_pylist()]
+    assert sorted(map(repr, wanted)) == sorted(repr(row[:-2]) for row in rows)
+    assert all(row[-2:] == (row[0], row[0] + 1) for row in rows)
+    assert ms.snapshot_equal(found, ms.reference(query, inputs, time=TIMES))
+
+
+@pytest.mark.parametrize(
+    ("query", "purpose"),
+    [
+        ("SELECT i.name, count(*) AS n FROM sales s JOIN items i ON s.item = i.item GROUP BY i.name", "an aggregate"),
+        ("SELECT DISTINCT i.name FROM sales s JOIN items i ON s.item = i.item", "DISTINCT"),
+        ("SELECT rank() OVER (ORDER BY s.ts) FROM sales s JOIN items i ON s.item = i.item", "OVER"),
+        ("SELECT i.name FROM sales s RIGHT JOIN items i ON s.item = i.item", "a join"),
+        ("SELECT i.name FROM items i WHERE i.item IN (SELECT item FROM sales)", "IN"),
+        (
+            "SELECT i.name FROM sales s JOIN items i ON s.item = i.item JOIN sales [RANGE 5] t ON s.item = t.item",
+            "a join",
+        ),
+        ("SELECT 1 FROM sales s JOIN sales [RANGE 5] t ON s.item > (SELECT max(item) FROM items)", "a join"),
+    ],
+)
+def test_what_would_remember_the_rows_of_a_stream_beside_a_table_still_needs_a_window(query: str, purpose: str) -> None:
+    with pytest.raises(ms.QueryError, match=rf"{purpose}.* needs a window on stream sales"):
+        ms.run(query, {"sales": SALES, "items": ITEMS}, time=TIMES)
+
+
+def test_what_a_stream_meets_in_a_table_takes_a_window_of_its_own() -> None:
+    met = "SELECT i.name FROM sales s JOIN items i ON s.item = i.item"
+    query = f"SELECT name, count(*) AS n FROM ({met}) [RANGE 3] AS x GROUP BY name"
+    inputs = {"sales": SALES, "items": ITEMS}
+    found = ms.run(query, inputs, time=TIMES)
+    assert [tuple(row.values()) for row in found.to_pylist()][1:] == [
+        ("salt", 1, 9, 11),
+        ("salt", 2, 11, 13),
+        ("salt", 1, 13, 15),
+    ]
+    assert ms.snapshot_equal(found, ms.reference(query, inputs, time=TIMES))

@@ -48,7 +48,7 @@ from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.subqueries import ClauseBinder, has_aggregate, has_over, has_unnest, is_plain
-from midstream.language.windows import require_window
+from midstream.language.windows import join_of, require_window
 
 STRICT = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "negate"})
 """Functions that are null where an argument is."""
@@ -150,8 +150,7 @@ class Attachments:
             needed = any(_rejects_null(condition, attachment.columns) for condition in conditions)
             kind: JoinKind = "inner" if needed else "left"
             on = conjunction([_tied(tie, over, attachment.columns) for tie in conjuncts(attachment.on)])
-            require_window(self.binder.binding, "a sub-query", relation)
-            relation = Join(relation, attachment.relation, on, kind)
+            relation = join_of(self.binder.binding, "a sub-query", relation, attachment.relation, on, kind)
         self.waiting = []
         return relation
 

@@ -4,8 +4,8 @@ What other systems say of time in functions and conditions is said here behind a
 text, so that what is asked can be read: `TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES)` is `bids [TUMBLE
 INTERVAL '10' MINUTES]`, a GROUP BY of `window(ts, '10 minutes')` puts that window behind its stream, the newest rows of
 a key are `[PARTITION BY k ROWS n]`, and a join whose condition bounds how far apart two times are gives each stream the
-window that this needs, if it is an inner join. What none of these bounds stays as it is, and is refused where it would
-have to be kept for ever.
+window that this needs. What none of these bounds stays as it is, and is refused where it would have to be kept for
+ever.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
+from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
 from midstream.language.foreign_tokens import Called, Edit, calls, edited, other_keys, text_of
 from midstream.language.foreign_values import functions, nulls_placed, spark_constants, spark_places
 from midstream.language.literals import duration_text
@@ -66,9 +67,11 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in tokens_of(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
-    for step in (_statement, _table_functions, _grouped_windows, _newest_rows, _interval_joins):
+    for step in (_statement, _table_functions, _grouped_windows, _newest_rows):
         query = edited(query, list(step(query, known)))
     query = edited(query, list(functions(query, dialect)))
+    query = outer_joins_apart(query, known)
+    query = edited(query, list(interval_joins(query, known)))
     return edited(query, list(nulls_placed(query, dialect, frozenset(map(str.casefold, known.values())))))
 
 
@@ -230,7 +233,7 @@ def _tables(text: str) -> Iterator[tuple[str, int]]:
 
 def _newest_rows(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
     """A stream keeps n rows of a key if these are wanted by `row_number() OVER (PARTITION BY k ORDER BY ts DESC)`."""
-    for outer in _tree(text).find_all(exp.Select):
+    for outer in tree_of(text).find_all(exp.Select):
         source, limits = _source(outer), dict(_limits(outer))
         select = source.this if isinstance(source, exp.Subquery) else exp.Select()
         table = None if any(map(select.args.get, ("where", "joins", "group"))) else _source(select)
@@ -245,7 +248,7 @@ def _newest_rows(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
             keys, order = over.args.get("partition_by") or [], over.args.get("order") or []
             ordered = [(key.this.name.casefold(), bool(key.args.get("desc"))) for key in order]
             if ordered == newest and keys and all(isinstance(key, exp.Column) for key in keys):
-                yield _behind(table, f" [PARTITION BY {', '.join(key.name for key in keys)} ROWS {count}]")
+                yield behind(table, f" [PARTITION BY {', '.join(key.name for key in keys)} ROWS {count}]")
 
 
 def _source(select: Node) -> Node | None:
@@ -258,69 +261,3 @@ def _limits(select: Node) -> Iterator[tuple[str, str]]:
         counts = isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Literal)
         if counts and (isinstance(part, exp.LTE) or (isinstance(part, exp.EQ) and part.expression.name == "1")):
             yield part.this.name.casefold(), part.expression.name
-
-
-def _tree(text: str) -> Node:
-    """The syntax tree of a query; an empty one if it cannot be read yet, or never."""
-    try:
-        return read(text)
-    except QueryError:
-        return exp.Select()
-
-
-def _behind(table: Node, window: str) -> Edit:
-    end = int(table.this.meta["start"]) + len(table.this.name) + (2 if table.this.args.get("quoted") else 0)
-    return Edit(end, end, window)
-
-
-def _interval_joins(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
-    """`a.ts BETWEEN b.ts - x AND b.ts + y` gives a the window `[RANGE x]` and b the window `[RANGE y]`."""
-    tree = _tree(text)
-    sources = {_alias(table): table for table in tree.find_all(exp.Table) if table.args.get("window") is None}
-    columns = {alias: times.get(str(table.this.name).casefold(), "").casefold() for alias, table in sources.items()}
-    spans: dict[str, dict[str, str]] = {}
-    for select in tree.find_all(exp.Select):
-        joins = [join for join in select.args.get("joins") or [] if isinstance(join, exp.Join)]
-        # What an outer join there gives once, when it is certain, one of windows here gives for as long as it holds.
-        conditions = [join.args.get("on") for join in joins if join.args.get("kind") == "inner"]
-        conditions += [select.args["where"].this] if select.args.get("where") is not None else []
-        for part in (part for c in conditions if c is not None for part in flatten(c, exp.And)):
-            for later, earlier, distance in _distances(part):
-                if all(columns.get(alias, "") in ("", column) for alias, column in (later, earlier)):
-                    spans.setdefault(earlier[0], {})[later[0]] = distance
-    for alias, table in sources.items():
-        if spans.get(alias) and any(alias in spans.get(other, {}) for other in spans[alias]):
-            longest = max(spans[alias].values(), key=lambda text: ticks(text.strip("'"), TIMESTAMP_TIME))
-            yield _behind(table, f" [RANGE {longest}]")
-
-
-def _alias(table: Node) -> str:
-    alias = table.args.get("alias")
-    return str(alias.name if alias is not None else table.this.name).casefold()
-
-
-def _distances(part: Node) -> Iterator[tuple[tuple[str, str], tuple[str, str], str]]:
-    """What a condition says of how far a time may be behind another: the later, the earlier, and the distance."""
-    if isinstance(part, exp.Between):
-        yield from _distances(exp.GTE(this=part.this, expression=part.args["low"]))
-        yield from _distances(exp.LTE(this=part.this, expression=part.args["high"]))
-    if isinstance(part, exp.GT | exp.GTE):
-        yield from _distances(exp.LTE(this=part.expression, expression=part.this))
-    if isinstance(part, exp.LT | exp.LTE):
-        low, back = _moved(part.this, exp.Sub)
-        high, forth = _moved(part.expression, exp.Add)
-        if low and high and low != high:
-            # low - x <= high + y says that low comes at most x + y after high.
-            yield low, high, f"'{f'{back} {forth}'.strip()}'" if back or forth else "0 SECONDS"
-
-
-def _moved(node: Node, way: type[Node]) -> tuple[tuple[str, str] | None, str]:
-    """The source and the name of a time, and by how much it is moved into a direction."""
-    amount = ""
-    if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
-        text = duration_text(node.expression.this)
-        amount = text if isinstance(node, way) else ""
-        node = node.this
-    if isinstance(node, exp.Column) and node.args.get("table") is not None:
-        return (str(node.args["table"].name).casefold(), str(node.name).casefold()), amount
-    return None, amount

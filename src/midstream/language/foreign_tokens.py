@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.text import tokens_of
+from midstream.language.text import CLOSING, OPENING, tokens_of
 
 _AFTER_KEYS = "HAVING QUALIFY ORDER_BY LIMIT FETCH OFFSET UNION EXCEPT INTERSECT SEMICOLON"
 
@@ -64,19 +64,24 @@ def text_of(source: str, tokens: Sequence[Token]) -> str:
     return source[tokens[0].start : tokens[-1].end + 1] if tokens else ""
 
 
+def beside(tokens: Sequence[Token], start: int) -> list[Token]:
+    """The tokens within the same parentheses as one, without what is within others there."""
+    depths, depth = list[int](), 0
+    for token in tokens:
+        depth -= token.token_type in CLOSING
+        depths.append(depth)
+        depth += token.token_type in OPENING
+    at = next(i for i, token in enumerate(tokens) if token.start == start)
+    first = max((i + 1 for i in range(at) if depths[i] < depths[at]), default=0)
+    last = min((i for i in range(at, len(tokens)) if depths[i] < depths[at]), default=len(tokens))
+    return [tokens[i] for i in range(first, last) if depths[i] == depths[at]]
+
+
 def other_keys(text: str, call: Called, windows: Collection[str]) -> list[Token]:
     """What stands in the GROUP BY of a call's query besides calls of `windows`."""
     spans = [(each.start, each.end) for each in calls(text, windows)]
-    tokens = [t for t in tokens_of(text) if not any(start <= t.start < end for start, end in spans)]
-    depths, level = list[int](), 0
-    for token in tokens:
-        level -= token.token_type == TokenType.R_PAREN
-        depths.append(level)
-        level += token.token_type == TokenType.L_PAREN
-    place = sum(token.start < call.start for token in tokens)
-    own = depths[place - 1] + (tokens[place - 1].token_type == TokenType.L_PAREN)
-    first = max((i + 1 for i in range(place) if depths[i] < own), default=0)
-    last = min((i for i in range(place, len(tokens)) if depths[i] < own), default=len(tokens))
-    groups = [i for i in range(first, last) if tokens[i].token_type == TokenType.GROUP_BY and depths[i] == own]
-    begun = max((i for i in groups if i < place), default=groups[0] if groups else last)
-    return list(takewhile(lambda token: token.token_type not in AFTER_KEYS, tokens[begun + 2 : last]))
+    tokens = beside(tokens_of(text), call.start)
+    groups = [i for i, token in enumerate(tokens) if token.token_type == TokenType.GROUP_BY]
+    begun = max((i for i in groups if tokens[i].start < call.start), default=groups[0] if groups else len(tokens))
+    keys = takewhile(lambda token: token.token_type not in AFTER_KEYS, tokens[begun + 2 :])
+    return [key for key in keys if not any(start <= key.start < end for start, end in spans)]

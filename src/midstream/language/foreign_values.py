@@ -11,6 +11,7 @@ from itertools import pairwise
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
+from midstream.errors import QueryError
 from midstream.language.foreign_tokens import Called, Edit, calls
 from midstream.language.grammar import NAMES, NOTHING
 from midstream.language.operator_tables import WINDOW_WORDS
@@ -45,6 +46,14 @@ NULLS_FIRST = {"flink": "ASC", "spark": "ASC", "risingwave": "DESC"}
 SUFFIXES = {"D": "DOUBLE '{}'", "F": "FLOAT '{}'", "BD": "DECIMAL '{}'"}
 """Numbers of Spark with a letter behind them that says their type; others are whole."""
 
+TIGHTNESS = {"|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "||": 5}
+"""How tight operators of Spark bind that bind alike here."""
+
+_LOOSE = "AND OR NOT EQ NEQ NULLSAFE_EQ LT LTE GT GTE LIKE ILIKE RLIKE IN IS BETWEEN WHEN THEN ELSE COMMA ARROW ALIAS"
+
+LOOSE = {TokenType[name] for name in f"{_LOOSE} SELECT FROM ON WHERE GROUP_BY HAVING ORDER_BY".split()}
+"""What stands between values that no such operator joins."""
+
 _AFTER_ORDER = "ROWS RANGE GROUPS LIMIT OFFSET FETCH UNION EXCEPT INTERSECT MEASURES"
 
 AFTER_ORDER = frozenset({*_AFTER_ORDER.split(), *";]),", ""})
@@ -53,7 +62,9 @@ AFTER_ORDER = frozenset({*_AFTER_ORDER.split(), *";]),", ""})
 
 def spark_constants(text: str) -> Iterator[Edit]:
     """Texts in either quotes and with backslashes, numbers with their types, and `^`, which is XOR."""
-    for token, after in pairwise([*tokens_of(text, Spark()), NOTHING]):
+    tokens = tokens_of(text, Spark())
+    _require_parentheses(text, tokens)
+    for token, after in pairwise([*tokens, NOTHING]):
         place = (token.start, token.end + 1)
         if token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
             yield Edit(*place, "'" + token.text.replace("'", "''") + "'")
@@ -62,6 +73,23 @@ def spark_constants(text: str) -> Iterator[Edit]:
         elif after.token_type == TokenType.DCOLON and after.start == token.start:
             suffix = text[slice(*place)].upper().lstrip("0123456789.E+-")
             yield Edit(*place, SUFFIXES.get(suffix, "{}").format(token.text))
+
+
+def _require_parentheses(text: str, tokens: Sequence[Token]) -> None:
+    """Refuses an operator behind one that binds less tight there: here the one that stands first comes first."""
+    loosest = [len(TIGHTNESS)]
+    for before, token, after in zip([NOTHING, *tokens], tokens, [*tokens[1:], NOTHING], strict=False):
+        twin = any(other.text == token.text and abs(other.start - token.start) == 1 for other in (before, after))
+        tightness = TIGHTNESS.get(token.text * (1 + twin))
+        if token.token_type in {*OPENING, TokenType.CASE}:
+            loosest.append(len(TIGHTNESS))
+        elif token.token_type in {*CLOSING, TokenType.END}:
+            loosest = loosest[:-1] or [len(TIGHTNESS)]
+        elif tightness is not None and tightness > loosest[-1]:
+            message = f"{token.text * (1 + twin)} binds tighter in Spark than what stands before it, but not here"
+            raise QueryError(message, hint="write parentheses: a | (b & c)").at(text, token.start)
+        elif tightness is not None or token.token_type in LOOSE:
+            loosest[-1] = tightness or len(TIGHTNESS)
 
 
 def spark_places(text: str) -> Iterator[Edit]:

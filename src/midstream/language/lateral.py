@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from midstream.algebra.expressions import Call, Column, Expression, Named, conjunction
-from midstream.algebra.plan import Join, JoinKind, Project, Relation
+from midstream.algebra.plan import JoinKind, Project, Relation
 from midstream.algebra.types import BOOLEAN
 from midstream.language.binding import Beyond
 from midstream.language.dependent import Environment, dependent, require_near
@@ -22,7 +22,7 @@ from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sources import SourceBinder
 from midstream.language.subqueries import ClauseBinder, is_plain
-from midstream.language.windows import require_window
+from midstream.language.windows import join_of
 
 Found = tuple[Relation, Items]
 """The tuples to the left with those of a sub-query, and the sub-query's values there."""
@@ -80,5 +80,4 @@ def _joined(
     binder: ClauseBinder, left: Relation, right: Relation, ties: Sequence[Expression], kind: JoinKind
 ) -> Relation:
     require_near(binder.binding, ties, left, right)
-    require_window(binder.binding, "a join", left, right)
-    return Join(left, right, conjunction(list(ties)), kind)
+    return join_of(binder.binding, "a join", left, right, conjunction(list(ties)), kind)

@@ -15,7 +15,6 @@ from sqlglot import exp
 from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction, conjuncts
 from midstream.algebra.plan import (
-    Join,
     JoinKind,
     Project,
     Relation,
@@ -40,7 +39,7 @@ from midstream.language.sequences import bind_step
 from midstream.language.temporal import Timed, take_windows
 from midstream.language.text import read
 from midstream.language.unnesting import rows_of_function, rows_of_values
-from midstream.language.windows import bind_window, require_instants, require_window, valid_until
+from midstream.language.windows import bind_window, join_of, require_instants, valid_until
 
 
 @dataclass(eq=False)
@@ -119,8 +118,7 @@ class SourceBinder:
         if is_constant(left) or is_constant(right):
             both = beside(left, right) if is_constant(right) else beside(right, left)
             return both if on == TRUE else Select(both, on)
-        require_window(self.binding, "a join", left, right)
-        return Join(left, right, on)
+        return join_of(self.binding, "a join", left, right, on)
 
     def _join(self, left: Relation, join: Node, scope: Scope) -> Relation:
         before, count, merged = scope.latest_part(), len(scope.sources), len(scope.merged)
@@ -154,8 +152,7 @@ class SourceBinder:
             return right if on == TRUE else Select(right, on)
         if kind == "inner":
             return self._cross(left, right, on)
-        require_window(self.binding, "a join", left, right)
-        return Join(left, right, on, kind)
+        return join_of(self.binding, "a join", left, right, on, kind)
 
     def _as_of(
         self, left: Relation, right: Relation, on: Expression, scope: Scope, instant: Node

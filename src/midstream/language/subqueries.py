@@ -15,7 +15,7 @@ from sqlglot import exp
 from midstream.algebra.declarations import AggregateFunction, Catalog
 from midstream.algebra.expressions import Call, Expression, columns_of, conjunction
 from midstream.algebra.functions import SYNONYMS
-from midstream.algebra.plan import Join, Relation
+from midstream.algebra.plan import JoinKind, Relation
 from midstream.algebra.types import BOOLEAN
 from midstream.language.binding import Beyond
 from midstream.language.calls import AGGREGATES
@@ -25,7 +25,7 @@ from midstream.language.nodes import Node, all_of, flatten
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.unnesting import UNNESTING
-from midstream.language.windows import require_window
+from midstream.language.windows import join_of
 
 
 class ClauseBinder(Queries, Protocol):
@@ -100,9 +100,8 @@ def apply_subquery(
     if condition.needle is not None:
         on.append(_equality(binder, scope, condition, output))
     require_near(binder.binding, on, relation, inner)
-    purpose = f"{condition.word} (SELECT …)"
-    require_window(binder.binding, purpose, relation, inner)
-    return Join(relation, inner, conjunction(on), "anti" if condition.negated else "semi")
+    kind: JoinKind = "anti" if condition.negated else "semi"
+    return join_of(binder.binding, f"{condition.word} (SELECT …)", relation, inner, conjunction(on), kind)
 
 
 def _inner(
@@ -147,21 +146,21 @@ def is_plain(query: Node, catalog: Catalog, aggregated: bool = False) -> bool:
 
 def has_aggregate(node: Node, catalog: Catalog) -> bool:
     """Whether an aggregate of groups is called in a value."""
-    calls = (call for call in _calls(node) if call.args.get("over") is None)
+    calls = (call for call in calls_of(node) if call.args.get("over") is None)
     return any(_is_aggregate(call.name.lower(), catalog) for call in calls)
 
 
 def has_over(node: Node) -> bool:
     """Whether a value looks at the rows around a row."""
-    return any(call.args.get("over") is not None for call in _calls(node))
+    return any(call.args.get("over") is not None for call in calls_of(node))
 
 
 def has_unnest(node: Node) -> bool:
     """Whether a value gives rows."""
-    return any(call.name.lower() in UNNESTING for call in _calls(node))
+    return any(call.name.lower() in UNNESTING for call in calls_of(node))
 
 
-def _calls(node: Node) -> Iterator[exp.Anonymous]:
+def calls_of(node: Node) -> Iterator[exp.Anonymous]:
     """The calls of a value; those of the sub-queries in it are theirs."""
     parts = node.walk(prune=lambda part: isinstance(part, exp.Select | exp.SetOperation))
     return (part for part in parts if isinstance(part, exp.Anonymous))

@@ -10,6 +10,8 @@ from sqlglot import exp
 
 from midstream.algebra.expressions import Column, Expression, Named
 from midstream.algebra.plan import (
+    Join,
+    JoinKind,
     Match,
     Project,
     Relation,
@@ -18,7 +20,6 @@ from midstream.algebra.plan import (
     Window,
     ends,
     instants,
-    is_raw,
     walk_plan,
 )
 from midstream.algebra.time import LONGEST, TimeDomain, show_ticks, ticks
@@ -26,6 +27,7 @@ from midstream.algebra.types import is_instant, show_type
 from midstream.algebra.windows import NOW, ColumnOrder, Hop, Range, Rows, SessionGap, Unbounded, Until, WindowSpec
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
+from midstream.language.constants import is_timeless
 from midstream.language.literals import coerce, duration_text, months
 from midstream.language.nodes import Duration, Node, WindowClause
 
@@ -150,12 +152,23 @@ def _amount(text: str) -> str | int | float:
         return float(text) if text.replace(".", "", 1).lstrip("-").isdecimal() else text
 
 
+def join_of(
+    binding: Binding, purpose: str, left: Relation, right: Relation, on: Expression, kind: JoinKind = "inner"
+) -> Join:
+    """A join; raw streams need a window unless each of their tuples only meets rows that have always been there."""
+    if kind in ("right", "full") or not is_timeless(right, binding.catalog):
+        require_window(binding, purpose, left)
+    if kind not in ("inner", "right") or not is_timeless(left, binding.catalog):
+        require_window(binding, purpose, right)
+    return Join(left, right, on, kind)
+
+
 def require_window(binding: Binding, purpose: str, *plans: Relation) -> None:
     """Refuses raw streams where a result would have to remember them for ever."""
-    plan = next((plan for plan in plans if is_raw(plan, any)), None)
-    if plan is None:
+    streams = ((plan, n) for plan in plans for n in walk_plan(plan) if isinstance(n, Stream | Sequence | Match))
+    raw = next((node for plan, node in streams if not _below_window(plan, node)), None)
+    if raw is None:
         return
-    raw = next(n for n in walk_plan(plan) if isinstance(n, Stream | Sequence | Match) and not _below_window(plan, n))
     if isinstance(raw, Match | Sequence):
         what, hint = "matches", "write MATCH_RECOGNIZE (…) [RANGE …], or [UNBOUNDED]"
         if isinstance(raw, Sequence):

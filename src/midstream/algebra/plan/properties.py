@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow.types as kind
 
@@ -111,13 +111,13 @@ def _as_short(plan: Relation, short: Callable[[WindowSpec], bool]) -> bool:
     return all(_as_short(child, short) for child in plan.inputs)
 
 
-def is_raw(plan: Relation, of_union: Callable[[Iterable[bool]], bool] = all) -> bool:
-    """Whether tuples, of a union all or any, still count for one tick only, because no window has said otherwise."""
+def is_raw(plan: Relation) -> bool:
+    """Whether all tuples still count for one tick only, because no window has said otherwise."""
     match plan:
         case Stream() | Sequence() | Match():
             return True
         case Select() | Project() | RowsOverStream() | Unnested() | Union():
-            return of_union([is_raw(child, of_union) for child in plan.inputs])
+            return all(is_raw(child) for child in plan.inputs)
     return False
 
 
