@@ -28,7 +28,9 @@ from midstream.cluster.simulated.cluster import OnDemandBackend, SimulatedSource
 from midstream.cluster.sinks import connect
 from midstream.connectors.source import Position, Positions, Source
 from midstream.connectors.sources.sqlite import SqliteRows
+from midstream.interface.answers import forecast_text
 from midstream.interface.cli.app import app
+from midstream.job.commands.forecast import forecast
 from midstream.lab.fuzz.changed_jobs import ReadJob, clipped, wrong_after_change
 from midstream.lab.fuzz.changes import draw_change
 
@@ -424,3 +426,20 @@ def test_a_query_in_quarantine_is_filled_with_what_it_did_not_see(tmp_path):
     job.replace()
     job.write(150)
     assert job.text == LONG and job.require_complete() < 150
+
+
+def test_what_a_new_query_would_read_is_told_before_it_is_added(tmp_path):
+    job = FolderJob(tmp_path)
+    job.write(80)
+    begins = forecast(job.session._job, AddQuery("long", LONG, backfill_rate=10), job.session.catalog)["begins"]
+    ((rows, bytes_read, batches),) = [(w["rows"], w["bytes"], w["batches"]) for w in begins["windows"]]
+    assert begins["windows"][0]["how"] == "backfilled" and 60 <= rows <= 80 and bytes_read > 0 and batches >= 6
+    assert begins["complete"] == "all results are complete"
+    command = AddQuery("few", SHORT.replace("n FROM", "c FROM"))
+    told = forecast(job.session._job, command, job.session.catalog)
+    assert [window["how"] for window in told["begins"]["windows"]] == ["kept"]
+    assert "is kept from query q" in forecast_text(command, told)
+    starts_empty = forecast(job.session._job, AddQuery("long", LONG), job.session.catalog)["begins"]
+    assert "with a backfill_rate its source is read" in starts_empty["windows"][0]["why"]
+    assert set(job.session.queries) == {"q"}
+    job.session.stop()

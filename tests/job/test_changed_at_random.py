@@ -29,11 +29,12 @@ def test_a_changed_query_keeps_what_it_promises(seed):
 
 def test_windows_are_filled_as_fast_as_batches_permit():
     given = Pace(80_000, usual=1.0).portion(None)
-    assert given == FilledPortion(20_000, 1.0)
-    little, much = (Pace(80_000, seconds=seconds, usual=9.0).portion(given) for seconds in (1.1, 2.4))
-    assert little == FilledPortion(40_000, 1.0) and much == FilledPortion(10_000, 1.0)
-    assert Pace(80_000, seconds=60.0).portion(much) == FilledPortion(10_000, 1.0)
+    assert given == FilledPortion(10_000, 1.0)
+    little, enough = (Pace(80_000, seconds=seconds, usual=9.0).portion(given) for seconds in (1.1, 1.5))
+    assert little == FilledPortion(20_000, 1.0) and enough == FilledPortion(14_000, 1.0)
+    assert Pace(80_000, seconds=60.0).portion(enough) == FilledPortion(10_000, 1.0)
     assert Pace(None).portion(given) is None
+    assert Pace(80_000, usual=1.0).among(4).portion(None) == FilledPortion(2_500, 1.0)
 
 
 INPUTS = dict.fromkeys("AB", pa.Table.from_pylist([{"k": ts % 3, "v": ts % 4, "ts": ts} for ts in range(60)]))

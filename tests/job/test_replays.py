@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,22 +149,23 @@ def test_what_depends_on_the_order_of_rows_is_refused_by_name(query, what, tmp_p
     assert refused.value.hint == "use strategy moving_state, which moves it at once"
 
 
-def entry(rows: int, hash_from: int = 0, hash_to: int = 2**64) -> SegmentEntry:
-    whole = SegmentEntry("s", ("k",), "f", 64, 1, rows, rows, 0, 0, 0, 0, 0, 0)
-    return replace(whole.part(hash_from, hash_to), rows=rows)
+def entry(rows: int, file: str) -> SegmentEntry:
+    return SegmentEntry("s", ("k",), file, 64, 1, rows, rows, 0, 0, 0, 0, 0, 0)
 
 
-def test_ranges_of_hashes_together_are_everything():
-    kept = {0: {0: [entry(60), entry(30)], 1: [entry(10)]}}
-    taken, since = [], 0
+def test_what_is_given_bit_by_bit_is_everything_of_few_segments_at_a_time():
+    every = {0: {0: [entry(60, file="a"), entry(30, file="b"), entry(0, file="c")], 1: [entry(10, file="d")]}}
+    kept, taken, until = dict(every), [], dict.fromkeys("abcd", 0)
     while kept:
         now, kept = parted(kept, 35)
-        assert all(e.hash_from >= since for slots in now.values() for entries in slots.values() for e in entries)
-        since = max(e.hash_to for slots in now.values() for entries in slots.values() for e in entries)
-        taken.append(sum(e.rows for slots in now.values() for entries in slots.values() for e in entries))
-    assert since == 2**64
-    assert len(taken) == 3
-    assert 98 <= sum(taken) <= 102
+        assert all(len(entries) < 4 for slots in now.values() for entries in slots.values())
+        given = [e for slots in now.values() for entries in slots.values() for e in entries]
+        for part in given:
+            assert part.hash_from == until[part.file]
+            until[part.file] = part.hash_to
+        taken.append(sum(part.rows for part in given))
+    assert set(until.values()) == {2**64} and len(taken) == 3
+    assert 98 <= sum(taken) <= 102 and max(taken) <= 37
 
 
 @pytest.mark.parametrize("seed", always(2, range(80)))

@@ -172,7 +172,7 @@ class CheckpointSession(Session):
         every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
         if options.on_error is not None:
             self._job.apply(ErrorPolicySet(name, on_error_of(options.on_error)))
-        since, rate = options.since_tick(relation.domain), options.backfill_rate
+        since, rate = Beginning.since_tick(options.since, relation.domain), options.backfill_rate
         begins = Beginning(options.incomplete == "withhold", since, rate=rate)
         text = Text(name, cql, relation, options.plan, every, options.share, begins)
         return self._add(DeclaredQuery(text, policy_of(options.adaptive), options.replace))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, tick_at
 from midstream.errors import InputError, JobError, QueryError
 
 if TYPE_CHECKING:
@@ -86,12 +85,6 @@ class QueryOptions:
     incomplete: Incomplete = "emit"
     since: Instant = "now"
     backfill_rate: int | None = None
-
-    def since_tick(self, domain: TimeDomain) -> int:
-        """From which instant on the query is to answer, if it is new."""
-        if self.since in ("now", "retained"):
-            return INFINITY if self.since == "now" else BEGINNING
-        return tick_at(self.since, domain)
 
     def __post_init__(self) -> None:
         if self.incomplete not in ("emit", "withhold"):

@@ -100,7 +100,9 @@ def forecast_text(command: Command, record: Record) -> str:
         case AddQuery(query):
             columns = ", ".join(f"{name} {kind}" for name, kind in record["columns"])
             first = f"query {query} would run by {record['plan'] or 'its only plan'} and give {columns}"
-            return "\n".join([first, *(f"warning: {text}" for text in record["warnings"]), record["operators"]])
+            begins = [] if record["begins"] is None else [f"it would begin: {change_text(record['begins'])}"]
+            warnings = [f"warning: {text}" for text in record["warnings"]]
+            return "\n".join([first, *warnings, *begins, record["operators"]])
         case ReplaceQuery(query):
             parts = [record, *record["readers"]]
             return "\n".join(f"query {part['query']} would be replaced: {change_text(part)}" for part in parts)

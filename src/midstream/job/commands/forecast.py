@@ -13,7 +13,6 @@ from typing import Any
 from midstream.adaptation.cost_corrections import TERMS, Factors, corrected
 from midstream.adaptation.policy import mode_of
 from midstream.algebra.declarations import Catalog
-from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.commands import (
     Adapt,
@@ -37,20 +36,22 @@ from midstream.checkpoint.stored_slots import moving_groups
 from midstream.distribution.fragments import ARRIVAL, Routing
 from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
-from midstream.job.commands.adding import first_plan
+from midstream.job.commands.adding import Adding
 from midstream.job.commands.replacement import query_named, replacement, switched
+from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import CostsCorrected, MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.plan_graph import graph_of
-from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.running_query import Beginning, RunningQuery
 from midstream.job.slots.both_at_once import move_of, require_both
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
 from midstream.language import parse
+from midstream.language.over_queries import with_queries
 from midstream.migration.auto import PREFERENCES, Auto, StrategyChoice, preference_named
 from midstream.migration.costs import Predictor
 from midstream.migration.predict import predicted, prediction_text
@@ -81,8 +82,8 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
             return {"query": name, "plan": query.plan.text, "cancelled": migration.target.plan.text}
         case ScheduleOperators(scheduling):
             return {"from": job.state.settings.scheduling, "to": schedule_of(scheduling).name}
-        case AddQuery(name, cql):
-            return _add(job, name, parse(cql, catalog), command.plan)
+        case AddQuery():
+            return _add(job, command, catalog)
         case ReplaceQuery():
             return replacement(job, command, catalog)
         case SwitchQuery(name):
@@ -246,16 +247,21 @@ def _strategy(legal: Legal, name: str, known: Situation) -> Record:
     return {**(record or {}), "strategy": name, "legal": True}
 
 
-def _add(job: Job, name: str, relation: Relation, wanted: str | None) -> Record:
-    if name in job.queries:
-        raise QueryError(f"query {name} already exists", hint="choose another name, or drop that one first")
-    plan: Plan = first_plan(job, relation, wanted)
+def _add(job: Job, command: AddQuery, catalog: Catalog) -> Record:
+    if command.query in job.queries:
+        raise QueryError(f"query {command.query} already exists", hint="choose another name, or drop that one first")
+    cql = with_queries(command.cql, catalog.queries, catalog.streams)
+    relation = parse(cql, catalog)
+    begins = Beginning(since=Beginning.since_tick(command.since, relation.domain), rate=command.backfill_rate)
+    text = Text(command.query, cql, relation, command.plan, begins=begins)
+    new, verdict = Rewording(job, Adding(job, catalog.functions), catalog).addition(text)
     return {
-        "query": name,
-        "plan": plan.text,
-        "operators": str(plan.physical),
+        "query": command.query,
+        "plan": new.plan.text,
+        "operators": str(new.plan.physical),
         "columns": [[field.name, str(field.type)] for field in relation.schema],
-        "warnings": list(growth(plan.physical)),
+        "warnings": list(growth(new.plan.physical)),
+        "begins": None if verdict is None else verdict.to_json(),
     }
 
 

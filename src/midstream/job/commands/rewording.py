@@ -182,6 +182,14 @@ class Rewording:
             for new, verdict in [self._beginning(freed, queries, text.name, text.begins.rate if backfill else None)]
         ]
 
+    def addition(self, text: Text) -> tuple[RunningQuery, Verdict | None]:
+        """What a new query would begin as, beside those that run, and with what; None: it begins with the job."""
+        new, before = self.adding.query(text.name, text.cql, text.relation, text.plan), self.job.manifest
+        new.begins = dataclasses.replace(text.begins, rate=None)
+        if before is None:
+            return new, None
+        return self._beginning(before, {**self.job.queries, new.name: new}, new.name, text.begins.rate)
+
     def _beginning(
         self, freed: Manifest, queries: Mapping[str, RunningQuery], name: str, rate: int | None
     ) -> tuple[RunningQuery, Verdict]:

@@ -1,9 +1,9 @@
 """Windows of a new query that are filled over several batches, while another query goes on answering.
 
 Rows that others keep are immutable segments; the manifest names what of them the new query has yet to be given. With
-each batch the next range of hashes of all of them goes through the query's plan, about as many rows as are wanted. A
+each batch the next of them go through the query's plan, about as many rows as are wanted, of few segments. A
 snapshot depends only on what is valid in it, and operators do not depend on the order in which rows come that are still
-valid: after the last range the query holds what it would hold if all had come at once. Rows that only the source of a
+valid: after the last of them the query holds what it would hold if all had come at once. Rows that only the source of a
 stream still has are read again, some at a time (`backfill.py`), and are then among those that the query has yet to get.
 """
 
@@ -43,7 +43,7 @@ FASTER, SLOWER = 2.0, 0.25
 class Pace:
     """How much is moved before a batch: so many rows of each query, or all; queries that are `idle` wait.
 
-    `seconds` is what the last batch took, and `usual` the median of the last ones, as far as manifests know.
+    `seconds` is what slots worked for the last batch, and `usual` the median of the last ones, as manifests know them.
     """
 
     rows: int | None = None
@@ -58,8 +58,13 @@ class Pace:
             return Pace(None, idle)
         # Of loads a part is remembered from batch to batch, so they add up to several batches' rows.
         lately = sum(before.slots.loads) * (1 - MEMORY)
-        spent = [float(row["seconds"].get("job", 0.0)) for row in before.outputs.recent] or [0.0]
+        # What slots worked, not what they waited for: other processes hold a batch up too.
+        spent = [float(row["seconds"].get("processor", 0.0)) for row in before.outputs.recent] or [0.0]
         return Pace(max(LEAST_WORK, round(SHARE * lately)), idle, spent[-1], median(spent))
+
+    def among(self, queries: int) -> Pace:
+        """The pace of each of so many queries that are filled at once."""
+        return self if self.rows is None or queries < 2 else replace(self, rows=self.rows // queries)
 
     def portion(self, last: FilledPortion | None) -> FilledPortion | None:
         """What is given with the next batch, after what was given with the last; None: everything.
@@ -70,7 +75,7 @@ class Pace:
         if self.rows is None:
             return None
         if last is None:
-            return FilledPortion(max(LEAST_WORK, self.rows // 4), self.usual)
+            return FilledPortion(max(LEAST_WORK, self.rows // 8), self.usual)
         spent, wanted = self.seconds - last.usual, (LONGEST - 1) * last.usual
         factor = FASTER if spent * FASTER <= wanted else max(SLOWER, wanted / spent)
         return replace(last, rows=max(LEAST_WORK, self.rows // 8, round(last.rows * factor)))
@@ -184,14 +189,33 @@ def _dealing(slots: Slots) -> str:
 
 
 def parted(kept: Kept, rows: int | None) -> tuple[Ranges, Ranges]:
-    """The next ranges of some segments with about so many rows (None: all), and what is left then."""
-    every = list(_entries(kept))
-    total = sum(entry.rows for entry in every)
+    """About so many rows of some segments (None: all), and what is left then.
+
+    Of each fragment and slot the same share comes, from one segment after the other: few are opened for each batch.
+    """
+    total = sum(entry.rows for entry in _entries(kept))
     if rows is None or total <= rows:
         return _within(kept, 0, ALL_HASHES), {}
-    since = min(entry.hash_from for entry in every)
-    until = since + max(1, (ALL_HASHES - since) * rows // total)
-    return _within(kept, since, until), _within(kept, until, ALL_HASHES)
+    sending: Ranges = {}
+    rest: Ranges = {}
+    for number, slots in kept.items():
+        for slot, entries in slots.items():
+            taken, left = _taken(entries, -(-rows * sum(entry.rows for entry in entries) // total))
+            for found, parts in ((sending, taken), (rest, left)):
+                if parts:
+                    found.setdefault(number, {})[slot] = parts
+    return sending, rest
+
+
+def _taken(entries: Sequence[SegmentEntry], rows: int) -> tuple[list[SegmentEntry], list[SegmentEntry]]:
+    """The first of some segments, about so many rows, and the others; one of them may be in both, in part."""
+    for place, entry in enumerate(entries):
+        if entry.rows > rows:
+            until = entry.hash_from + (entry.hash_to - entry.hash_from) * rows // entry.rows
+            parts = entry.part(entry.hash_from, until), entry.part(until, entry.hash_to)
+            return [*entries[:place], *parts[: rows > 0]], [*parts[rows > 0 :], *entries[place + 1 :]]
+        rows -= entry.rows
+    return list(entries), []
 
 
 def _within(kept: Kept, since: int, until: int) -> Ranges:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import SourceNode
-from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, tick_at
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.names import lane_name
 from midstream.distribution.alignment import differing_fragments
@@ -203,6 +204,13 @@ class Beginning:
     """The windows that are filled from sources, if it is paced."""
     rate: int | None = None
     """How many rows it is given with a batch, at most, while its windows are filled."""
+
+    @staticmethod
+    def since_tick(since: int | str | dt.datetime, domain: TimeDomain) -> int:
+        """From which instant on a new query is to answer."""
+        if since in ("now", "retained"):
+            return INFINITY if since == "now" else BEGINNING
+        return tick_at(since, domain)
 
 
 NOW = Beginning()

@@ -9,7 +9,7 @@ again), the task is dropped and another one is opened. A task is kept only once 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Generic, Protocol, TypeVar
@@ -67,10 +67,15 @@ class HeldSegments:
         entry_of: Callable[[Segment], SegmentEntry],
         files: Files,
         most_in_memory: int,
+        in_memory: Collection[str] = (),
     ) -> None:
-        """Holds what closed states hold; if more than so many bytes are in memory, those are mapped instead."""
+        """Holds what closed states hold; if more than so many bytes are in memory, those are mapped instead.
+
+        Some had been taken over that were `in_memory`.
+        """
         found: dict[str, Segment] = {}
         entries: dict[str, tuple[SegmentEntry, SortedState]] = {}
+        self.in_memory.update(in_memory)
         for state in states:
             for segment in state.segments:
                 if segment.place is None:
@@ -138,10 +143,17 @@ class Pool:
     written: dict[int, SegmentEntry] = field(default_factory=dict)
     known: dict[str, Segment] = field(default_factory=dict)
     """Segments that tasks kept open since the last batch, by place."""
+    in_memory: set[str] = field(default_factory=set)
+    """Those of them that are not mapped files."""
     packs: dict[str, Mapped] = field(default_factory=dict)
     whole: dict[str, pa.RecordBatch] = field(default_factory=dict)
     """The files that were opened, and the stored segments of which parts were."""
     unified: bool = False
+
+    def hold(self, held: HeldSegments) -> None:
+        """Knows the segments that a closed task holds."""
+        self.known.update(held.segments)
+        self.in_memory |= held.in_memory
 
     def open(self, files: Files, entry: SegmentEntry, state: SortedState) -> Segment:
         """The segment of an entry."""

@@ -56,7 +56,6 @@ class StateStore:
 
     def take_up(self, files: Files, pool: Pool, batch_id: int, memory: Memory) -> None:
         """Goes on with another batch."""
-        pool.known.update(self.held.segments)
         self.files, self.pool, self.batch_id, self.memory, self.flushed = files, pool, batch_id, memory, []
 
     def open(self, entries: Sequence[SegmentEntry], state: SortedState) -> list[Segment]:
@@ -116,7 +115,7 @@ class StateStore:
         def entry_of(segment: Segment) -> SegmentEntry:
             return pool.written[id(segment)] if segment.place is None else pool.entries[segment.place]
 
-        self.held.hold(states, entry_of, self.files, self.memory.new_state)
+        self.held.hold(states, entry_of, self.files, self.memory.new_state, pool.in_memory)
 
 
 def remove_unused(files: Files, written: Sequence[str], entries: Sequence[SegmentEntry]) -> None:

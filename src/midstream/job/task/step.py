@@ -216,6 +216,8 @@ class StageStep:
     def _opened(self, slot: int, files: Files, kept: Mapping[tuple[tuple[str, int], ...], Task]) -> list[Task]:
         """The tasks of the batch: those that were kept and can go on, and others opened from segments."""
         pool = Pool()
+        for closed in kept.values():  # what it holds is what another task would open
+            pool.hold(closed.store.held)
         memory = self.memory.among(sum(len(work.members) for work in self.work))
         tasks: list[Task] = []
         for work in self.work:

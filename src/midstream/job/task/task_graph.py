@@ -250,7 +250,7 @@ class NewMembers:
         name, frontier = (member.work.query, source.stream.alias), grid_floor(self.graph.frontier, member.grid)
         for derived in (d for d in self.task.work.derived if (d.query, d.alias) == name):
             for entry in derived.segments.get(self.store.slot, ()):
-                kept = open_segment(self.store.files, entry).elements
+                kept = open_segment(self.store.files, entry, packs=self.store.pool.packs).elements
                 for part in slices(kept, entry.bytes, self.store.memory.chunk):
                     given = derived.shaped(part, source, self.store.slot)
                     yield given.where(given.valid_to > frontier)
