@@ -358,9 +358,7 @@ class ExpressionGrammar(CallGrammar):
             return self._named_call("map_of", token, *self._list(token).expressions)
         if word == "MAP" and following == TokenType.L_BRACE:
             self._advance(2)
-            pairs = self._pairs("map", token).expressions
-            lists = [self._named_call("list_value", token, *pairs[start::2]) for start in (0, 1)]
-            return self._named_call("map", token, *lists)
+            return self._pairs("map_of", token)
         if word == "E" and following == TokenType.STRING:
             self._advance()
             return self._escaped()

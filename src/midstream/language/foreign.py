@@ -16,13 +16,11 @@ from types import MappingProxyType
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
-from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
+from midstream.language.foreign_joins import behind, interval_joins, length_of, outer_joins_apart, tree_of
 from midstream.language.foreign_tokens import Called, Edit, calls, edited, other_keys, text_of
 from midstream.language.foreign_values import functions, nulls_placed, spark_constants, spark_places
-from midstream.language.literals import duration_text
 from midstream.language.nodes import Node, flatten
 from midstream.language.text import read, tokens_of
 
@@ -111,20 +109,11 @@ def _window(source: str, call: Called, amounts: Sequence[Sequence[Token]], parti
     if call.name in SIZE_LAST:
         written = [written[1], written[0], *written[2:]]
     said, offset = (written[:1], written[1:]) if word in ("TUMBLE", "SESSION") else (written[:2], written[2:])
-    lengths = [_length(amount) for amount in (*said, *offset)]
+    lengths = [length_of(read(f"SELECT {amount}").expressions[0]) or 0 for amount in (*said, *offset)]
     if word == "HOP" and all(lengths) and (late := lengths[0] % lengths[1]):
         # Windows begin at multiples of the slide there, and end at such here.
         offset = [f"'{late + sum(lengths[2:])} microseconds'"]
     return f"[{partition}{word} {', '.join(said)}{f' OFFSET {offset[0]}' if offset else ''}]"
-
-
-def _length(written: str) -> int:
-    """How many microseconds an interval has; 0 if that depends on the calendar."""
-    amount = read(f"SELECT {written}").expressions[0]
-    try:
-        return ticks(duration_text(amount.this) if isinstance(amount, exp.Interval) else amount.name, TIMESTAMP_TIME)
-    except QueryError:
-        return 0
 
 
 def _table_functions(text: str, times: Mapping[str, str]) -> Iterator[Edit]:

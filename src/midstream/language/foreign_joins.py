@@ -50,6 +50,14 @@ def behind(table: Node, window: str) -> Edit:
     return Edit(end, end, window)
 
 
+def length_of(amount: Node) -> int | None:
+    """How many microseconds an interval or a text has; None if that depends on the calendar."""
+    try:
+        return ticks(duration_text(amount.this) if isinstance(amount, exp.Interval) else amount.name, TIMESTAMP_TIME)
+    except QueryError:
+        return None
+
+
 def interval_joins(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
     """Windows for streams whose times are joined within bounds."""
     for select in tree_of(text).find_all(exp.Select):
@@ -187,11 +195,9 @@ def _distances(part: Node) -> Iterator[tuple[Node, Node, int]]:
 
 def _moved(node: Node) -> tuple[Node, int] | None:
     """A column of a source, and by how much it is moved."""
-    amount = 0
+    amount: int | None = 0
     if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
-        try:
-            amount = ticks(duration_text(node.expression.this), TIMESTAMP_TIME)
-        except QueryError:
-            return None
-        node, amount = node.this, amount if isinstance(node, exp.Add) else -amount
-    return (node, amount) if isinstance(node, exp.Column) and node.args.get("table") is not None else None
+        amount, forth, node = length_of(node.expression), isinstance(node, exp.Add), node.this
+        amount = amount if amount is None or forth else -amount
+    known = amount is not None and isinstance(node, exp.Column) and node.args.get("table") is not None
+    return (node, amount or 0) if known else None

@@ -274,13 +274,10 @@ def _probing(step: p.ProbeStep, state: SortedState) -> Grouping | None:
 
 
 def _gathered(node: p.HashJoin, residual: Expression | None) -> pa.Schema:
-    if residual is None:
+    if residual is None or columns_of(residual) <= set(node.schema.names):
         return node.schema
     names = set(node.schema.names) | columns_of(residual)
-    both = [*node.left.schema, *node.right.schema]
-    if names == set(node.schema.names):
-        return node.schema
-    return pa.schema([f for f in both if f.name in names])
+    return pa.schema([f for f in (*node.left.schema, *node.right.schema) if f.name in names])
 
 
 def _predicate(expression: Expression | None, schema: pa.Schema, functions: Functions) -> Predicate | None:

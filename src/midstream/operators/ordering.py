@@ -201,14 +201,12 @@ def _sorted_by_numbers(leading: Sequence[Numbers], length: int) -> tuple[Indices
 
 def _nondecreasing(keys: Sequence[Numbers]) -> bool:
     """Whether rows are sorted by the keys: at each step, the first key that changes grows."""
-    undecided: Mask | None = None
+    undecided: Mask | bool = True
     for key in keys:
         before, after = key[:-1], key[1:]
-        falls = after < before
-        if bool((falls if undecided is None else falls & undecided).any()):
+        if bool(((after < before) & undecided).any()):
             return False
-        same = after == before
-        undecided = same if undecided is None else undecided & same
+        undecided = (after == before) & undecided
     return True
 
 

@@ -24,6 +24,7 @@ from midstream.operators.scalars.kernels import (
     always,
     arrow,
     column,
+    defined,
     length_of,
     with_parameters,
 )
@@ -94,21 +95,12 @@ def _divide(dividend: Datum, divisor: Datum) -> Datum:
     above, below = _doubles(dividend, length), _doubles(divisor, length)
     with np.errstate(all="ignore"):
         quotients = numbers_of(above) / numbers_of(below)
-    return column_of(quotients, pa.float64(), _defined(numbers_of(below) != 0, above, below))
+    return column_of(quotients, pa.float64(), defined(numbers_of(below) != 0, above, below))
 
 
 def _doubles(datum: Datum, length: int) -> pa.Array:
     values = column(datum, length)
     return values if pa.types.is_float64(values.type) else values.cast(pa.float64(), safe=False)
-
-
-def _defined(inside: Mask, *arguments: pa.Array) -> Mask | None:
-    """The validity of a result: inside the function's domain, of arguments that are known."""
-    for argument in arguments:
-        valid = validity_of(argument)
-        if valid is not None:
-            inside = inside & valid
-    return None if inside.all() else inside
 
 
 def _modulo(call: Call, constants: Constants) -> Kernel:
@@ -135,7 +127,7 @@ def _on_domain(name: str, outside: Callable[[Numbers, float], Mask]) -> Kernel:
         result = function(values)
         if not excluded.any():
             return result
-        return column_of(numbers_of(result), pa.float64(), _defined(~excluded, values))
+        return column_of(numbers_of(result), pa.float64(), defined(~excluded, values))
 
     return kernel
 
@@ -195,10 +187,6 @@ def _rounded_away(values: pa.Array, digits: int) -> pa.Array:
     return pc.multiply(values, 0)
 
 
-def _sign(value: Datum) -> Datum:
-    return pc.sign(value)
-
-
 ARITHMETIC: dict[str, Maker] = {
     "+": _operation("add"),
     "-": _operation("subtract"),
@@ -210,7 +198,7 @@ ARITHMETIC: dict[str, Maker] = {
     "ceil": _whole("ceil"),
     "floor": _whole("floor"),
     "round": with_parameters(_rounding),
-    "sign": always(_sign),
+    "sign": always(arrow("sign")),
     "sqrt": always(_on_domain("sqrt", np.less)),
     "exp": always(arrow("exp")),
     "ln": always(_on_domain("ln", np.less_equal)),

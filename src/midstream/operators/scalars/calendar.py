@@ -47,15 +47,8 @@ def first_instant(shown: pa.Array, zone: str | None) -> pa.Array:
 def _on_clock(times: pa.Array, zone: str, kind: pa.DataType, convert: Callable[[WallClock, Ticks], Ticks]) -> pa.Array:
     """Converts between instants and readings; clocks go by microseconds, and finer ticks come along unchanged."""
     ticks, per_second = numbers_of(times), TICKS_PER_SECOND[times.type.unit]
-    clock = clock_of(zone)
-    if per_second == MICROSECONDS:
-        converted = convert(clock, ticks)
-    elif per_second < MICROSECONDS:
-        factor = MICROSECONDS // per_second
-        converted = convert(clock, ticks * factor) // factor
-    else:
-        factor = per_second // MICROSECONDS
-        converted = convert(clock, ticks // factor) * factor + ticks % factor
+    coarser, finer = max(MICROSECONDS // per_second, 1), max(per_second // MICROSECONDS, 1)
+    converted = convert(clock_of(zone), ticks // finer * coarser) // coarser * finer + ticks % finer
     return column_of(converted, kind, validity_of(times))
 
 

@@ -20,6 +20,7 @@ from midstream.algebra.functions import plain
 from midstream.errors import InputError
 from midstream.operators.elements import Mask
 from midstream.operators.scalars.calendar import TICKS_PER_SECOND, first_instant, wall_clock
+from midstream.operators.scalars.kernels import defined
 from midstream.operators.scalars.readings import read_timestamps
 from midstream.operators.vectors import Numbers, column_of, numbers_of, storage_of, validity_of
 
@@ -111,14 +112,6 @@ def _where_matching(pattern: str, convert: Conversion) -> Conversion:
     return checked
 
 
-def _valid(values: pa.Array, fits: Mask) -> Mask | None:
-    """The validity of a result whose values must fit."""
-    valid = validity_of(values)
-    if valid is None:
-        return None if fits.all() else fits
-    return fits & valid
-
-
 def _to_integer(source: pa.DataType, target: pa.DataType) -> Conversion | None:
     low, high = _limits(target)
     if kind.is_string(source):
@@ -158,7 +151,7 @@ def _integers(values: pa.Array, target: pa.DataType, low: int, high: int) -> pa.
     else:
         held = np.iinfo(numbers.dtype)
         fits = (numbers >= max(low, held.min)) & (numbers <= min(high - 1, held.max))
-    return column_of(numbers.astype(dtype), target, _valid(values, fits))
+    return column_of(numbers.astype(dtype), target, defined(fits, values))
 
 
 def _to_float(source: pa.DataType, target: pa.DataType) -> Conversion | None:
@@ -229,12 +222,12 @@ def _rescaled(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _to_boolean(source: pa.DataType, target: pa.DataType) -> Conversion | None:
     if kind.is_string(source):
-        true, false = pa.array(TRUE_WORDS), pa.array(FALSE_WORDS)
+        true, words = pa.array(TRUE_WORDS), pa.array([*TRUE_WORDS, *FALSE_WORDS])
 
         def read(values: pa.Array) -> pa.Array:
             lower = pc.utf8_lower(values)
-            known = pc.or_(pc.is_in(lower, value_set=true), pc.is_in(lower, value_set=false))
-            return pc.if_else(known, pc.is_in(lower, value_set=true), pa.scalar(None, pa.bool_()))
+            truths = pc.is_in(lower, value_set=true)
+            return pc.if_else(pc.is_in(lower, value_set=words), truths, pa.scalar(None, pa.bool_()))
 
         return read
     if kind.is_decimal(source):
@@ -249,7 +242,7 @@ def _to_text(source: pa.DataType, target: pa.DataType) -> Conversion | None:
         return lambda values: pa.array(
             numbers_of(values).astype(np.float64, copy=False).astype("U32").astype(object),
             target,
-            mask=_missing(values),
+            mask=values.is_null().to_numpy(zero_copy_only=False),
         )
     if kind.is_decimal(source):
         return _decimal_texts
@@ -258,11 +251,6 @@ def _to_text(source: pa.DataType, target: pa.DataType) -> Conversion | None:
     if kind.is_binary(source):
         return _fast_or_by_value(lambda values: values.cast(target), bytes.decode, target)
     return None
-
-
-def _missing(values: pa.Array) -> Mask | None:
-    valid = validity_of(values)
-    return None if valid is None else ~valid
 
 
 def _decimal_texts(values: pa.Array) -> pa.Array:
@@ -314,7 +302,7 @@ def _retimed(values: pa.Array, target: pa.DataType) -> pa.Array:
     factor = want // have
     limit = (2**63 - 1) // factor
     fits: Mask = (ticks <= limit) & (ticks >= -limit)
-    return column_of(np.where(fits, ticks, 0) * factor, target, _valid(values, fits))
+    return column_of(np.where(fits, ticks, 0) * factor, target, defined(fits, values))
 
 
 _TARGETS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, pa.DataType], Conversion | None]], ...] = (

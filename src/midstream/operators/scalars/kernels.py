@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.expressions import Call
+from midstream.operators.elements import Mask
 from midstream.operators.ordering import group_rows
+from midstream.operators.vectors import validity_of
 
 Datum = Any
 """A column, or an Arrow scalar that stands for a constant one."""
@@ -93,3 +95,12 @@ def _by_settings(build: Callable[..., OnColumn], call: Call, subject: int, data:
     place = np.empty(length, dtype=np.int64)
     place[order] = np.arange(length)
     return pa.concat_arrays(parts).take(pa.array(place))
+
+
+def defined(inside: Mask, *arguments: pa.Array) -> Mask | None:
+    """The validity of a result: inside the function's domain, of arguments that are known."""
+    for argument in arguments:
+        valid = validity_of(argument)
+        if valid is not None:
+            inside = inside & valid
+    return None if inside.all() else inside

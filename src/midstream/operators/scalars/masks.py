@@ -7,6 +7,7 @@ is a comparison of vectors. Everything else is computed as a column first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -50,15 +51,7 @@ def _column_mask(expression: Expression, compile: Compile) -> MaskNode:
 
 
 def _combined(operation: np.ufunc, masks: list[MaskNode]) -> MaskNode:
-    first, *others = masks
-
-    def combine(batch: pa.RecordBatch) -> Mask:
-        result = first(batch)
-        for other in others:
-            result = operation(result, other(batch))
-        return result
-
-    return combine
+    return lambda batch: reduce(operation, [mask(batch) for mask in masks])
 
 
 def _present(position: int) -> MaskNode:
