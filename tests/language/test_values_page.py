@@ -28,6 +28,12 @@ SAID: dict[str, Any] = {
     "split_part('a,b', ',', 5)": "",
     "'5' = 5": True,
     "(1, NULL) = (1, 2)": None,
+    "1 # 2 & 4": 0,
+    "to_hex(255)": "FF",
+    "CAST(['a', 'b'] AS TEXT)": "[a, b]",
+    "CAST('\\x61' AS BYTEA)": b"\\x61",
+    "X'61'": b"a",
+    "unhex('61')": b"a",
 }
 
 
