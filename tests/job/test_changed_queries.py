@@ -33,6 +33,7 @@ from midstream.interface.cli.app import app
 from midstream.interface.jobs.job_file import job_of
 
 WIDE = "SELECT A.k, A.v, B.v AS w FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
+HOPS = "SELECT A.v, A.ts, B.v AS w, B.ts AS u FROM A [HOP 40, 8], B [HOP 40, 8] WHERE A.k = B.k"
 PAIRS = {
     "narrower windows": (WIDE, "SELECT A.k, A.v, B.v AS w FROM A [RANGE 25], B [RANGE 13] WHERE A.k = B.k", True),
     "another condition": (WIDE, WIDE + " AND A.v > 3 AND B.v < 9", True),
@@ -91,6 +92,11 @@ PAIRS = {
         False,
     ),
     "another alias": (WIDE, "SELECT x.v FROM A [RANGE 10] AS x, A [RANGE 20] AS y WHERE x.v = y.v AND x.k < y.k", True),
+    "from hops": (HOPS, "SELECT A.k, B.v FROM A [RANGE 30], B [RANGE 40] WHERE A.k = B.k", True),
+    "from the same hops": (HOPS, HOPS.replace("A.v, ", "A.v + B.v AS s, ") + " AND A.v > 2", True),
+    "from hops to fewer": (HOPS, "SELECT k, COUNT(*) AS n FROM A [HOP 20, 5] GROUP BY k", True),
+    "from hops without times": (HOPS.replace("A.ts, ", ""), "SELECT A.k FROM A [RANGE 30]", False),
+    "from hops that are too short": (HOPS, "SELECT A.k, B.v FROM A [RANGE 41], B [RANGE 9] WHERE A.k = B.k", False),
     "the newest rows": (WIDE, "SELECT k, v FROM A [PARTITION BY k ROWS 2]", False),
 }
 
@@ -289,7 +295,12 @@ def test_a_window_that_starts_empty_is_told_why(tmp_path):
     assert wider == "query q keeps rows for a shorter time and keeps only rows with (v > 3)"
     dropped = why("SELECT v, COUNT(*) AS n FROM A [RANGE 30] WHERE v > 3 GROUP BY v")
     assert dropped == 'query q keeps no column v (retain and keep = ["v"] of stream A do from now on)'
-    assert why("SELECT v FROM A [PARTITION BY k ROWS 1]").startswith("the newest rows of a key")
+    newest = "which rows are the newest depends on the order in which they came, and on rows of any age"
+    assert why("SELECT v FROM A [PARTITION BY k ROWS 1]") == newest
+    session.query("hops", "SELECT x.k, y.k AS j FROM A [HOP 60, 20] AS x, A [HOP 60, 20] AS y WHERE x.v = y.v")
+    pushed(session, 9, 12)
+    untimed = why("SELECT v FROM A [RANGE 40]")
+    assert untimed == "query hops keeps rows of hopping windows without their times, column ts"
     session.stop()
 
 
@@ -557,3 +568,35 @@ def test_a_text_that_takes_the_place_of_one_in_quarantine_lacks_what_that_one_di
     session.stop()
     expected = ms.reference(new, {"A": pa.Table.from_pylist(rows)})
     assert since <= (40 if kept else 60) and ms.snapshot_equal(clipped(got, since), clipped(expected, since))
+
+
+def test_rows_of_hopping_windows_are_given_to_others_with_their_times(tmp_path):
+    require_right("from hops", 3, tmp_path, slots=2)
+
+
+def test_a_text_that_is_filled_waits_until_it_has_come_to_where_kept_rows_begin(tmp_path, monkeypatch):
+    monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 8)
+    monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
+    new = "SELECT A.v, B.v AS w FROM A [RANGE 25], B [RANGE 25] WHERE A.k = B.k"
+    session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=2)
+    for name in "AB":
+        session.stream(name, SCHEMA)
+    session.query("q", "SELECT k, SUM(v) AS s FROM A [RANGE 30] GROUP BY k")
+    session.query("kept", "SELECT KEEP * FROM B [RANGE 90]")
+    session.start()
+    rows = [{"k": ts % 3, "v": ts, "ts": ts} for ts in range(120)]
+    session.push({"A": rows[:60], "B": rows[:10]})  # B is behind, so what joins both is
+    session.push("A", rows[60:61])
+    assert session.replace("q", new)["paced"]
+    for at in range(10, 55, 5):
+        session.push("B", rows[at : at + 5])
+    assert session.queries["q"].cql != new
+    for at in range(61, 115, 6):
+        session.push({"A": rows[at : at + 6], "B": rows[at - 6 : at]})
+    session.push("B", rows[109:])
+    session.finish()
+    got, query = session.results("q"), session.queries["q"]
+    session.stop()
+    start, table = query.history[-1].record["complete_from"], pa.Table.from_pylist(rows)
+    expected = ms.reference(new, {"A": table.slice(0, 115), "B": table})
+    assert query.cql == new and 55 <= start < 90 and ms.snapshot_equal(clipped(got, start), clipped(expected, start))

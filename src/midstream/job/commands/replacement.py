@@ -42,14 +42,8 @@ def replacement(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
 def is_paced(job: Job, changes: Sequence[Replacement]) -> bool:
     """Whether the windows of texts that change together are filled over several batches, before all take places."""
     most = Pace.of(job.manifest, ()).rows
-    # Of a query that is behind those who keep the rows, what these have forgotten is missing until it has caught up.
-    registers = {} if job.manifest is None else job.manifest.streams.registers
-    behind = any(
-        change.new.reached(registers) + 1 < change.verdict.start and not change.new.begins.withhold
-        for change in changes
-    )
     much = most is not None and sum(change.rows for change in changes) > most
-    return any(change.new.begins.again for change in changes) or (much and not behind)
+    return much or any(change.new.begins.again for change in changes)
 
 
 def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replacement]:

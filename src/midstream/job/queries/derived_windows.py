@@ -16,7 +16,7 @@ from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression, columns_of, conjuncts, substitute
 from midstream.algebra.implication import excludes_null, implies
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.algebra.windows import Range, Unbounded
+from midstream.algebra.windows import Hop, Range, Unbounded
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.fragments import STAY, Received, Route
 from midstream.job.queries.completeness import ALWAYS, end_of
@@ -48,12 +48,17 @@ class KeptRows:
     filled: frozenset[str]
     sent: Route | None = None
     """By which route rows came to the slots in which they lie, if they were sent there after they had arrived."""
+    hop: Hop | None = None
+    """The hopping window that they are kept for: they begin to be valid at its boundaries, not at their times."""
 
     def lacks(self, wanted: WantedRows, nulls: Collection[str]) -> Iterator[str]:
         """Why the rows that a source would have kept are not all among these, if so; columns `nulls` have had some."""
-        longest = wanted.source.longest
-        if self.longest is not None and (longest is None or longest > self.longest):
+        longest, stream = wanted.source.longest, wanted.source.stream
+        same = self.hop is not None and wanted.source.window == self.hop
+        if not same and self.longest is not None and (longest is None or longest > self.longest):
             yield "keeps rows for a shorter time"
+        if self.hop is not None and stream.time not in self.columns:
+            yield f"keeps rows of hopping windows without their times, column {stream.time}"
         yield from self.misses(wanted, nulls)
 
     def misses(self, wanted: WantedRows, nulls: Collection[str]) -> Iterator[str]:
@@ -99,12 +104,15 @@ class DerivedWindow:
     lying: Lying
     begun: int
     longest: int | None
+    passed: int
+    """How far those were who keep the rows."""
 
     @property
     def filled(self) -> FilledWindow:
         """The window as one that is filled over several batches."""
         rows, lying = self.rows, self.lying
-        return FilledWindow(rows.alias, rows.of, rows.columns, lying.in_place, lying.key, lying.everywhere)
+        where = lying.in_place, lying.key, lying.everywhere
+        return FilledWindow(rows.alias, rows.of, rows.columns, *where, time=rows.time, until=self.passed)
 
 
 Others = Sequence[tuple[RunningQuery, Mapping[str, int]]]
@@ -126,10 +134,11 @@ def derived_windows(
         for other, since, number, kept in _kept(wanted, others) if source.stream.alias not in known else ():
             if any(kept.lacks(wanted, nulls)) or (there := _lying(kept, query, other, number, before)) is None:
                 continue
-            rows = Derived(
-                query.name, source.stream.alias, other.name, kept.columns_of(source), *there.read(before.slots)
-            )
-            found.append(DerivedWindow(source, rows, there, since[kept.alias], kept.longest))
+            names = query.name, source.stream.alias, other.name
+            time = None if kept.hop is None else kept.columns[source.stream.time]
+            rows = Derived(*names, kept.columns_of(source), *there.read(before.slots), time)
+            passed = before.advanced_to.get(other.name, BEGINNING)
+            found.append(DerivedWindow(source, rows, there, since[kept.alias], kept.longest, passed))
         if found:
             yield min(found, key=lambda f: (f.begun, -INFINITY if f.longest is None else -f.longest))
 
@@ -149,7 +158,7 @@ def first_whole(query: RunningQuery, found: Sequence[DerivedWindow], passed: Cal
 def why_empty(query: RunningQuery, alias: str, others: Others, before: Manifest) -> str:
     """Why a window of a new query follows from nothing that is kept: what is missing where the least is."""
     if not is_derivable(query):
-        return "the newest rows of a key, windows over sub-queries and windows of routed joins are not derived"
+        return _why_not_derivable(query)
     reasons = []
     for wanted in wanted_of(query):
         nulls = before.streams.nulls.get(wanted.source.stream.name, ())
@@ -161,8 +170,22 @@ def why_empty(query: RunningQuery, alias: str, others: Others, before: Manifest)
 
 def is_derivable(query: RunningQuery) -> bool:
     """Whether windows of a query follow from rows of its streams."""
+    return not _why_not_derivable(query)
+
+
+def _why_not_derivable(query: RunningQuery) -> str:
+    if query.staged.windows:
+        return "windows of routed joins are not derived"
     nodes = (node for fragment in query.staged.fragments for node in p.walk_physical(fragment.plan))
-    return not query.staged.windows and not any(node.outlives_windows for node in nodes)
+    for node in nodes:
+        match node:
+            case p.RowWindow():
+                return "which rows are the newest depends on the order in which they came, and on rows of any age"
+            case p.AssignWindow():
+                return "what a sub-query gave before is not kept"
+            case _ if node.outlives_windows:
+                return f"{node.label} remembers more than its windows hold"
+    return ""
 
 
 def wanted_of(query: RunningQuery) -> Iterator[WantedRows]:
@@ -220,7 +243,9 @@ def kept_rows(box: Box) -> Iterator[KeptRows]:
             if below is None:
                 continue
             source, conditions, columns, route = below
-            if not isinstance(source.window, Range | Unbounded):
+            hop = source.window if isinstance(source.window, Hop) else None
+            longest = source.longest if hop is None else _kept_at_least(hop)
+            if not isinstance(source.window, Range | Unbounded | Hop) or (hop is not None and longest is None):
                 continue  # of other windows the validity of a row does not tell its time
             there = {name: column for column, name in columns.items()}
             filled = () if has_null_keys(operator, state) else (there[name] for name in state.key if name in there)
@@ -231,12 +256,19 @@ def kept_rows(box: Box) -> Iterator[KeptRows]:
                 source.stream.name,
                 state.id,
                 state.key,
-                source.longest,
+                longest,
                 conditions,
                 columns,
                 frozenset(filled),
                 route,
+                hop,
             )
+
+
+def _kept_at_least(hop: Hop) -> int | None:
+    """For how many ticks a hopping window keeps every row, at least; None: not all rows, or that is not a number."""
+    counted = hop.zone is None and not (hop.cumulative or hop.takes_in_end or hop.months)
+    return hop.size + 1 if counted and hop.slide <= hop.size else None
 
 
 def _source_below(node: p.PhysicalNode) -> tuple[p.SourceNode, Conditions, dict[str, str], Route | None] | None:

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 from zlib import crc32
 
+from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
 from midstream.checkpoint.records import Slots
@@ -128,6 +129,9 @@ class FilledWindow:
     key: tuple[str, ...] | None
     everywhere: bool
     unread: Spans = field(default_factory=dict)
+    time: str | None = None
+    until: int = BEGINNING
+    """How far the query was that kept the rows: before that instant, what it had forgotten is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,11 @@ class WindowFilling:
     def unread(self) -> bool:
         """Whether rows have yet to be read again."""
         return any(window.unread for window in self.windows)
+
+    def left(self, rest: Ranges, frontier: int) -> dict[str, Any]:
+        """What a manifest says of it at a frontier if there is more to give; nothing once windows are full."""
+        full = not rest and not self.unread and all(frontier >= window.until for window in self.windows)
+        return {} if full else self.to_json()
 
     @property
     def movable(self) -> bool:
@@ -179,7 +188,7 @@ class WindowFilling:
         for number, window in enumerate(self.windows):
             lying = Lying(sending.get(number, {}), window.in_place, window.key, window.everywhere)
             read = lying.read(slots, moved)
-            found.append(Derived(query, window.alias, window.of, window.columns, *read))
+            found.append(Derived(query, window.alias, window.of, window.columns, *read, window.time))
         return begun, found, rest
 
 

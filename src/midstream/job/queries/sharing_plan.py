@@ -141,7 +141,7 @@ class SharingPlan:
         self.derived += given
         self.filled.add(query.name)
         self.rest.update({lane_name(query.name, KEPT): rest} if rest else {})
-        return replace(record, own=True, filling=filling.to_json() if rest or filling.unread else {})
+        return replace(record, own=True, filling=filling.left(rest, self.frontiers[query.name]))
 
     def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Fingerprint, Record]]:
         """The queries that a new one can start from; what came with it in this batch has nothing yet."""
@@ -395,6 +395,6 @@ class SharingPlan:
         """What a query's history says of its start, if it came while others ran."""
         if not self.is_fresh(name):
             return []
-        derived = {rows.alias: rows.of for rows in self.derived if rows.query == name}
         begun = self.records[name].begun(self.batch_id, self.queries[name].plan.text)
+        derived = {rows.alias: rows.of for rows in self.derived if rows.query == name}
         return [{**begun, **self.completeness(name), "derived": derived}]

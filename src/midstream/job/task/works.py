@@ -16,6 +16,7 @@ from midstream.algebra.windows import Hop
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Fragment
 from midstream.job.task.exchange import slots_of
+from midstream.job.task.ingest import ticks_of
 from midstream.job.task.lanes import Lane
 from midstream.job.task.shipping import Shipped
 from midstream.operators.arrival_hash import arrival_hash
@@ -173,8 +174,8 @@ class ArrivalFilter:
 class Derived:
     """What a source of a new query starts with: rows that a state of another query, `of`, keeps, in each slot.
 
-    `columns` says where the state has the columns of the source. Its rows begin to be valid at their times, which are
-    the only column that it may lack.
+    `columns` says where the state has the columns of the source, and `time` where it has the times of rows; without it
+    rows begin to be valid at their times, which are then the only column that the state may lack.
     """
 
     query: str
@@ -184,17 +185,21 @@ class Derived:
     segments: BySlot
     arrival: ArrivalFilter | None = None
     """Which rows of the segments a slot takes, if not all."""
+    time: str | None = None
 
     def shaped(self, kept: Elements, source: SourceNode, slot: int) -> Elements:
         """Rows of the state as the source would have given them in a slot."""
         kept = kept if self.arrival is None else self.arrival.here(kept, slot)
-        time = pa.array(kept.valid_from).view(source.domain.output_type)
+        ticks = kept.valid_from
+        if self.time is not None:
+            ticks, _ = ticks_of(kept.columns.column(self.time), source.stream.name)
+        time = pa.array(ticks).view(source.domain.output_type)
         arrays = [
             kept.columns.column(self.columns[f.name]) if f.name in self.columns else time.cast(f.type)
             for f in source.schema
         ]
         rows = pa.RecordBatch.from_arrays(arrays, schema=source.schema) if arrays else rows_without_columns(len(kept))
-        return windowed(Elements(rows, kept.valid_from, kept.valid_from + 1), source.window)
+        return windowed(Elements(rows, ticks, ticks + 1), source.window)
 
 
 @dataclass(frozen=True, slots=True)
