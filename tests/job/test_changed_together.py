@@ -16,7 +16,7 @@ from tests.profiles import always
 
 import midstream as ms
 from midstream.checkpoint import local_files
-from midstream.checkpoint.commands import CancelMigration, ReplaceQuery
+from midstream.checkpoint.commands import AddQuery, CancelMigration, ReplaceQuery, Rescale
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
 from midstream.language.over_queries import with_queries
@@ -176,4 +176,22 @@ def test_texts_that_change_together_end_together_if_one_of_them_fails(tmp_path):
     table = pa.Table.from_pylist(rows)
     assert ms.snapshot_equal(session.results("totals"), ms.reference(TOTALS, {"A": table}))
     assert not any("~" in name for name in session.job.queries)
+    session.stop()
+
+
+def test_what_is_asked_before_the_first_batch_of_a_change_is_done(tmp_path):
+    rows = [{"k": ts % 3, "v": ts % 7, "ts": ts} for ts in range(120)]
+    session = opened(tmp_path, {"totals": TOTALS, "high": HIGH})
+    for low in range(0, 40, 5):
+        session.push("A", rows[low : low + 5])
+    session.stop()
+    new = {name: NEW[name] for name in ("totals", "high")}
+    session = opened(tmp_path, new, replace=True)
+    carry_out(session, Rescale(3))
+    carry_out(session, AddQuery("more", "SELECT k FROM A [RANGE 5]"))
+    for low in range(40, 120, 5):
+        session.push("A", rows[low : low + 5])
+    assert session.job.slots.count == 3 and set(session.queries) == {"totals", "high", "more"}
+    session.finish()
+    require_new(session, new, {"A": pa.Table.from_pylist(rows)})
     session.stop()

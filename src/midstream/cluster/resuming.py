@@ -8,7 +8,7 @@ go on as they are, or the start is refused: rows that a query does not see would
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -101,7 +101,7 @@ def take_up(session: ResumedSession) -> None:
     session.restore_added()
     _go_on_undeclared(session)
     if first:
-        _before_first_batch(job, partial(_fill_first, session))
+        _fill_first(session)
     _arrange(session)
     require_same_streams(job.manifest, job.needed(), partial(readers_of, job.queries))
     accepted, state = session._changed_functions == "accept", job.state
@@ -167,11 +167,12 @@ def _plan_again(session: ResumedSession, instead: Mapping[str, Text] | None = No
 
 
 def _fill_first(session: ResumedSession) -> None:
-    """Fills texts that would take others' places with the first batch, all together, while the old ones go on.
+    """Lets old texts go on where those that take their places at the start may have to be filled first, all together.
 
-    That is, if what they start with is more than a batch is to read, or is read again from sources.
+    That is, if what they start with is more than a batch is to read, or is read again from sources. These are open
+    before the first batch, so that it is decided then; what was asked for by then stays.
     """
-    job, enrolment = session._job, session._enrolment
+    job = session._job
     for name, declared in list(session._declared.items()):
         changing = name in job.state.verifications.by_query
         if declared.replace and name in job.queries and job.queries[name].cql != declared.text.cql and not changing:
@@ -179,21 +180,31 @@ def _fill_first(session: ResumedSession) -> None:
     begun, before = verdicts(job), job.manifest
     known = {} if before is None else before.queries
     old = {name: replaced_name(name, -1 if before is None else before.batch_id + 1) for name in begun}
-    old = {name: aside for name, aside in old.items() if aside in known and copy_name(name) not in known}
+    old = {name: aside for name, aside in old.items() if aside in known}
     texts = [session._declared[name].text for name in old]
     rows, most = sum(w.rows for name in old for w in begun[name].windows), Pace.of(before, ()).rows
     lacking = any(text.begins.rate is not None and begun[text.name].complete != COMPLETE for text in texts)
-    if not (lacking or (most is not None and rows > most)) or not job.queries.keys() >= set(old.values()):
+    much = most is not None and rows > most
+    if not (lacking or much) or any(copy_name(n) in known or aside not in job.queries for n, aside in old.items()):
         return
     runs = {name: job.queries[aside] for name, aside in old.items()}
     _plan_again(session, {n: Text(n, q.cql, q.plan.query, None, q.emit_every, q.share) for n, q in runs.items()})
-    changes = Rewording(job, enrolment.adding, session.catalog).changes(texts)
+    _before_first_batch(job, partial(_begin_changes, session, texts))
+
+
+def _begin_changes(session: ResumedSession, texts: Sequence[Text]) -> None:
+    """Begins to fill texts that take places together, or puts them there at once."""
+    job, enrolment = session._job, session._enrolment
+    changing, known = job.state.verifications.by_query, {} if job.manifest is None else job.manifest.queries
+    texts = [text for text in texts if text.name in job.queries and text.name in known and text.name not in changing]
+    changes = Rewording(job, enrolment.adding, session.catalog).changes(texts) if texts else []
     if not is_paced(job, changes):
-        _plan_again(session)
+        for text in texts:
+            session._add(session._declared[text.name])
         return
-    job.watchers.restore(job.manifest, job.queries)
     enrolment.begin_to_fill(changes)
-    log.warning("queries %s are replaced once all their windows are filled; until then the old texts answer", list(old))
+    names = ", ".join(text.name for text in texts)
+    log.warning("queries %s are replaced once all their windows are filled; until then the old texts answer", names)
     for change in changes:
         log.warning("query %s: %s", change.text.name, change.verdict)
 
