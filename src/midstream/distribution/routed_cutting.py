@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from midstream.algebra import physical as p
+from midstream.algebra.carriers import can_arrive_by
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin, Ways, WindowName
 from midstream.distribution.fragments import EVERY_SLOT, STAY, Received, Route
 from midstream.distribution.routed_stops import Slots, Stop, Travel, stops
-from midstream.operators.arrival_hash import can_arrive_by
 
 Receive = Callable[[p.PhysicalNode, int, Route], Received]
 

@@ -167,15 +167,13 @@ class CallGrammar(OverGrammar):
         if field is None:
             self.expected("a field such as YEAR or HOUR")
         self.need(TokenType.FROM, "FROM")
-        value = self.value()
         name = FIELDS.get(field.text.upper(), field.text.lower())
-        return at(exp.Anonymous(this=name, expressions=[value]), field)
+        return at(exp.Anonymous(this=name, expressions=[self.value()]), field)
 
     def _position(self, token: Token) -> Node:
         needle = self.value(PREDICATE)
         self.need(TokenType.IN, "IN")
-        value = self.value()
-        return at(exp.Anonymous(this="strpos", expressions=[value, needle]), token)
+        return at(exp.Anonymous(this="strpos", expressions=[self.value(), needle]), token)
 
     def _trim(self, token: Token) -> Node:
         """`TRIM(s)`, `TRIM(s, letters)` or `TRIM([BOTH | LEADING | TRAILING] [letters] FROM s)`."""
@@ -231,9 +229,7 @@ class CallGrammar(OverGrammar):
         parameters: list[str] = []
         if self.peek(TokenType.L_PAREN):
             parameters = self.wrapped(lambda: self.several(lambda: self.need(TokenType.NUMBER, "a number").text))
-        zoned = False
-        if name in ("TIMESTAMP", "TIME"):
-            zoned = self._zone()
+        zoned = name in ("TIMESTAMP", "TIME") and self._zone()
         return at(TypeName(this=name, expressions=parameters, zoned=zoned), token)
 
     def _zone(self) -> bool:

@@ -14,13 +14,14 @@ from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.formats import FORMATTED, directives
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
 from midstream.algebra.over import ONLY_OVER
+from midstream.algebra.type_names import TYPES
 from midstream.algebra.types import BOOLEAN
 from midstream.errors import QueryError
 from midstream.language.aggregates import CONDITIONS, EXACT, Aggregates
 from midstream.language.binding import nearest
 from midstream.language.call_grammar import UNITS
 from midstream.language.elsewhere import INSTEAD
-from midstream.language.literals import TYPES, coerce
+from midstream.language.literals import coerce
 from midstream.language.nodes import Node, place, with_arguments
 from midstream.language.over import Overs
 from midstream.language.text import read_value

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from midstream.algebra.expressions import Cast, Expression, Literal
 from midstream.algebra.time import INFINITY, TIMESTAMP_TIME, ticks
+from midstream.algebra.type_names import DECIMALS, SIZED, TYPES, decimal_type
 from midstream.algebra.types import DECIMAL_DIGITS, DURATION
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
@@ -21,26 +22,6 @@ from midstream.language.nodes import Duration, Node, TypeName
 
 LONGEST_NUMBER = 400
 LONGEST_DURATION = 100
-
-_NAMES = """
-    bool BOOLEAN BOOL, int8 TINYINT INT1, int16 SMALLINT INT2 INT16 SHORT, int32 INT INTEGER INT4 INT32, int64 BIGINT
-    LONG INT8 INT64 SIGNED, float32 FLOAT REAL FLOAT4 FLOAT32, float64 DOUBLE FLOAT8 FLOAT64, string STRING TEXT VARCHAR
-    CHAR CHARACTER NVARCHAR BPCHAR NAME UUID JSON JSONB, binary BINARY BYTES BLOB VARBINARY BYTEA, uint8 UTINYINT UINT8,
-    uint16 USMALLINT UINT16, uint32 UINTEGER UINT32, uint64 UBIGINT UINT64, time64[us] TIME, date32 DATE, timestamp[us]
-    TIMESTAMP DATETIME TIMESTAMP_NTZ, duration[us] INTERVAL
-"""
-"""Types as Arrow calls them, each before its names."""
-
-TYPES: dict[str, pa.DataType] = {
-    **{name: pa.type_for_alias(kind) for kind, *names in map(str.split, _NAMES.split(",")) for name in names},
-    **dict.fromkeys(("HUGEINT", "INT128"), pa.decimal128(DECIMAL_DIGITS, 0)),
-    **dict.fromkeys(("TIMESTAMPTZ", "TIMESTAMP_LTZ"), pa.timestamp("us", "UTC")),
-}
-
-DECIMALS = ("DECIMAL", "NUMERIC", "DEC", "NUMBER")
-
-SIZED = frozenset(("VARCHAR", "CHAR", "CHARACTER", "NVARCHAR", "BPCHAR", "FLOAT", "TIME", "DATETIME", "TIMESTAMP"))
-"""Types whose size or precision may be written, which changes nothing."""
 
 
 def arrow_type(name: TypeName) -> pa.DataType:
@@ -53,7 +34,7 @@ def arrow_type(name: TypeName) -> pa.DataType:
     if word == "STRUCT":
         return pa.struct([pa.field(part.args["name"], arrow_type(part)) for part in parameters])
     if word in DECIMALS:
-        return _decimal(parameters)
+        return decimal_type(parameters)
     if word not in TYPES:
         raise QueryError(f"unknown type {word}", hint=nearest(word, [*TYPES, *DECIMALS], "types"))
     if parameters and word.removesuffix("_LTZ") not in SIZED:
@@ -68,20 +49,6 @@ def type_named(text: str) -> pa.DataType:
         raise QueryError(f"{_shown(text)} is not a type", hint="write for instance DOUBLE or DECIMAL(10, 2)")
     parameters = [part.strip() for part in (found[2] or "").split(",") if part.strip()]
     return arrow_type(TypeName(this=found[1].upper(), expressions=parameters))
-
-
-def _decimal(parameters: list[str]) -> pa.DataType:
-    try:
-        digits, scale = (*map(int, parameters), *(DECIMAL_DIGITS, 10)[len(parameters) :])
-    except ValueError:
-        raise QueryError("DECIMAL takes the number of digits and of decimals", hint="DECIMAL(18, 3)") from None
-    if len(parameters) == 1:
-        scale = 0
-    if not (1 <= digits <= DECIMAL_DIGITS and 0 <= scale <= digits):
-        raise QueryError(
-            f"there is no DECIMAL({digits}, {scale})", hint="at most 38 digits, of which at most all are decimals"
-        )
-    return pa.decimal128(digits, scale)
 
 
 def number(text: str) -> Literal:

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from midstream.algebra.carriers import carried, carrier
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.cluster.spark.environment import require_classic, spark_session
-from midstream.operators.arrival_hash import carried, carrier
 
 
 def files_of_batches(

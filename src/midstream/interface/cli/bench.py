@@ -21,7 +21,7 @@ from midstream.lab.bench.registry import BENCHES, bench_named, parts_of
 def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
     only: Annotated[list[str] | None, typer.Option(help="Run only this part. Repeatable.")] = None,
-    state: Annotated[str | None, typer.Option(help="How much state rescale moves, such as '1 GB'.")] = None,
+    state: Annotated[str | None, typer.Option(help="rescale, evolution: how much state, such as '1 GB'.")] = None,
     batches: Annotated[int | None, typer.Option(min=1, help="soak: after how many batches to end.")] = None,
     hours: Annotated[float | None, typer.Option(min=0.0, help="soak, chaos: after how many hours to end.")] = None,
     on: Annotated[str | None, typer.Option(help="soak: local or spark; chaos: local, or Spark's master.")] = None,

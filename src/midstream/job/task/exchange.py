@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.algebra.carriers import carried, carrier, restored
 from midstream.errors import JobError
 from midstream.job.task.reports import Report
-from midstream.operators.arrival_hash import arrival_hash, carried, carrier, restored
+from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, Hashes, concatenate_batches, rows_without_columns
 from midstream.operators.hashing import hash_columns
 from midstream.operators.vectors import gather_rows
