@@ -26,7 +26,7 @@ from midstream.job.queries.derived_windows import DerivedWindow, Others, derived
 from midstream.job.queries.filling import Kept, Pace, Ranges, WindowFilling
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.queries.succession import answered_to
+from midstream.job.queries.succession import answered_to, unanswered
 from midstream.job.task.lanes import KEPT
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import probed_alias, probed_token
@@ -319,8 +319,8 @@ class SharingPlan:
         return self._running_at[place]
 
     def _tokens(self, work: FragmentWork) -> set[object]:
-        known, number = self._shape(self.queries[work.query]), work.fragment.number
-        since = self.records[work.query].since
+        known, since = self._shape(self.queries[work.query]), self.records[work.query].since
+        number = work.fragment.number
         if work.query in self.filled:  # what is being filled nobody else has
             return set()
         if number in known.kept:
@@ -329,8 +329,7 @@ class SharingPlan:
 
     def _common(self, groups: Iterable[Sequence[FragmentWork]]) -> set[object]:
         """The windows that several groups keep."""
-        seen: set[object] = set()
-        common: set[object] = set()
+        seen, common = set[object](), set[object]()
         for group in groups:
             here = set().union(*(self._tokens(work) for work in group))
             common |= seen & here
@@ -389,7 +388,8 @@ class SharingPlan:
         """From which instant on a query's results are complete; changes are, once the instant before was."""
         record, query = self.records[name], self.queries[name].plan.query
         whole = None if record.whole_at is None else changes_from(record.whole_at, query)
-        return complete(record.start, record.lacks_rows, whole, query.domain)
+        told = complete(record.start, record.lacks_rows, whole, query.domain)
+        return {**told, "complete": told["complete"] + unanswered(self.before, self.queries[name], record.start)}
 
     def started(self, name: str) -> list[dict[str, Any]]:
         """What a query's history says of its start, if it came while others ran."""

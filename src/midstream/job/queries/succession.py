@@ -1,15 +1,27 @@
 """How a query that takes another's place goes on from where that one ended.
 
 The old query has given the results that start before an instant. Where rows permit, the new one answers from that
-instant on, also for what has passed since: no instant is answered by both, and none by neither.
+instant on, also for what has passed since: no instant is answered by both, and none by neither. Where they do not,
+because they are kept no more or what it shares has worked through them, it is told for which instants nothing comes.
 """
 
 from __future__ import annotations
 
+from midstream.algebra.time import BEGINNING, INFINITY, instant
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import replaced_name
+from midstream.checkpoint.names import copy_name, replaced_name
+from midstream.job.queries.running_query import RunningQuery
 
 
 def answered_to(before: Manifest | None, name: str, otherwise: int) -> int:
     """Up to which instant the query has answered whose place a new one takes with the next batch, if it takes one."""
     return otherwise if before is None else before.released.get(replaced_name(name, before.batch_id + 1), otherwise)
+
+
+def unanswered(before: Manifest | None, query: RunningQuery, start: int) -> str:
+    """What is said of instants for which neither a new query answers nor the one whose place it takes at once."""
+    ended, domain = answered_to(before, query.name, INFINITY), query.plan.query.domain
+    if before is None or ended >= start or query.begins.paced or copy_name(query.name) in before.queries:
+        return ""
+    since = "" if ended == BEGINNING else f"from {instant(ended, domain)} on "
+    return f"; neither text answers for instants {since}before {instant(start, domain)}"
