@@ -600,3 +600,22 @@ def test_a_text_that_is_filled_waits_until_it_has_come_to_where_kept_rows_begin(
     start, table = query.history[-1].record["complete_from"], pa.Table.from_pylist(rows)
     expected = ms.reference(new, {"A": table.slice(0, 115), "B": table})
     assert query.cql == new and 55 <= start < 90 and ms.snapshot_equal(clipped(got, start), clipped(expected, start))
+
+
+def test_instants_that_neither_text_answers_are_told(tmp_path: Path) -> None:
+    """The old text answers every so often, and the rows that it has not answered for are kept no more."""
+    schema = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
+    session = ms.Session(on="local", checkpoint=str(tmp_path), slots=2)
+    session.stream("B", schema)
+    session.query("kept", "SELECT KEEP * FROM B [RANGE 10]")
+    query = session.query("q", "SELECT k, max(v) AS m FROM B [NOW] GROUP BY k")
+    with session.start():
+        session.push("B", [{"ts": ts, "k": 1, "v": ts} for ts in range(40)])
+        session.push("B", [{"ts": 40, "k": 1, "v": 1}])
+        told = session.replace("q", "SELECT k, min(v) AS m FROM B [NOW] GROUP BY k")
+        session.push("B", [{"ts": 41, "k": 1, "v": 1}])
+        session.finish()
+    begun = next(one.record for one in query.history if one.record.get("event") == "started")
+    first = min(session.results("q")["valid_from"].to_pylist())
+    assert begun["complete"].endswith(f"neither text answers for instants from 0 on before {first}")
+    assert told["complete"] == begun["complete"] and first == begun["complete_from"]
