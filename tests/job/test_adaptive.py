@@ -27,7 +27,7 @@ from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.job.adaptivity import ATTENTION
 from midstream.job.commands.accounts import decisions_of, history_of, statistics_of
 from midstream.job.migrations.migrating import wishes
-from midstream.job.task.reports import SampleRequest, Samples, add_samples, sampled
+from midstream.job.task.reports import SampledSource, SampleRequest, Samples, add_samples, sampled
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2)
@@ -140,7 +140,7 @@ def test_rows_are_chosen_the_same_however_they_lie(same_tick):
 def test_a_slot_that_gets_its_rows_in_pieces_sees_the_same():
     tables = some(3 * LOOK_AT, 10**6)
     interests = Observer(ask(THETA, tables).plan, attention=ATTENTION).wanted
-    request = SampleRequest("q", interests, {}, {"A": ("A", ("k", "v"))}, 3, LOOK_AT)
+    request = SampleRequest("q", interests, {}, {"A": SampledSource("A", ("k", "v"), ("A.k", "A.v"))}, 3, LOOK_AT)
     (rows,) = tables["A"].combine_chunks().to_batches()
     ticks = rows.column("ts").to_numpy()
     whole = sampled([request], "A", rows, ticks)["q", "A"]
@@ -329,7 +329,7 @@ def test_an_expression_that_cannot_be_computed_is_not_looked_at():
     relation = ask("SELECT A.k FROM A [RANGE 9], B [RANGE 9] WHERE A.k + 1 = B.k", tables).plan
     observer = Observer(relation, attention=ATTENTION)
     rows = pa.RecordBatch.from_pydict({"k": pa.array([2**63 - 1, 1])})
-    request = SampleRequest("q", observer.wanted, {}, {"A": ("A", ("k",))}, 0, 8)
+    request = SampleRequest("q", observer.wanted, {}, {"A": SampledSource("A", ("k",), ("A.k",))}, 0, 8)
     choice = choose(np.array([1, 2]), 0)
     assert request.sample("A", rows, choice) is None
     look = request.sample("A", rows.slice(1), choose(np.array([2]), 0))

@@ -139,17 +139,15 @@ class SampledRows:
 
 def choose(ticks: Ticks, salt: int, most: int = LOOK_AT) -> SampledRows:
     """The rows of smallest priority among rows in order of time; with another salt it is others."""
-    starts = np.flatnonzero(np.concatenate(([True], ticks[1:] != ticks[:-1])))
+    later = ticks[1:] != ticks[:-1]
     mixed = ticks.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed += np.uint64(salt * 0xD1342543DE82EF95 & EVERYTHING)
-    if len(starts) < len(ticks):
+    if not later.all():
         places = np.arange(len(ticks), dtype=np.uint64)
-        mixed += (places - np.repeat(places[starts], np.diff(starts, append=len(ticks)))) * np.uint64(
-            0xBF58476D1CE4E5B9
-        )
+        first = np.maximum.accumulate(np.where(np.concatenate(([True], later)), places, np.uint64(0)))
+        mixed += (places - first) * np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(31)
     mixed *= np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(29)
     if len(ticks) <= most:
         order = np.argsort(mixed, kind="stable")
         return SampledRows(order, mixed[order], EVERYTHING)

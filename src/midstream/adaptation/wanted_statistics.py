@@ -33,6 +33,14 @@ class WantedStatistics:
     pairs: tuple[tuple[str, Expression, tuple[str, ...]], ...]
     classes: tuple[frozenset[str], ...]
 
+    def columns(self, alias: str) -> frozenset[str]:
+        """The columns of a source that have to be seen, with its alias."""
+        terms = [term for terms in self.keys.get(alias, {}).values() for term in terms]
+        terms += [condition for _, condition in self.selections.get(alias, ())]
+        terms += [condition for _, condition, owners in self.pairs if alias in owners]
+        names = frozenset[str]().union(*(columns_of(term) for term in terms))
+        return frozenset(name for name in names if name.startswith(f"{alias}."))
+
 
 class _Asked(Mapping[str, Any]):
     """Knows nothing and remembers what it was asked for."""

@@ -21,14 +21,13 @@ from midstream.adaptation.policy import Policy
 from midstream.adaptation.sampling import LOOK_AT, put_together
 from midstream.adaptation.sampling_pace import Attention
 from midstream.adaptation.summary import operators_summary, statistics_summary
-from midstream.algebra.expressions import columns_of
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.names import query_of
 from midstream.errors import MidstreamError
 from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.sites import link_seconds
-from midstream.job.task.reports import Report, SampleRequest
+from midstream.job.task.reports import Report, SampledSource, SampleRequest
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan, plan_query
 
@@ -37,11 +36,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ATTENTION = Attention(apart=(4, 8), rows_per_look=25_000, following=4, most_sampled=3072)
+ATTENTION = Attention(apart=(6, 8), rows_per_look=25_000, following=4, most_sampled=3072)
 """Looks are rare, and frequent when something has changed; what is remembered goes into every manifest."""
 
 NEVER = -1
 ROWS_OF_ALL_SLOTS = 8192
+OF_SEVERAL = LOOK_AT * 5 // 8
+"""How many rows one of several slots looks at, at most: of two, enough for both to have a whole sample together."""
+
 DECISIONS = 32
 """How many decisions manifests remember."""
 
@@ -130,7 +132,7 @@ class Watcher:
         """What slots are to look at in a batch, if anything."""
         if not any(watcher.adaptive.observer.pace.due for watcher in (self, *self.slots.values())):
             return None
-        most = min(LOOK_AT, max(128, ROWS_OF_ALL_SLOTS // slots))
+        most = LOOK_AT if slots == 1 else min(OF_SEVERAL, max(128, ROWS_OF_ALL_SLOTS // slots))
         wanted = self.adaptive.observer.wanted
         return SampleRequest(self.name, wanted, self.query.functions, self.sources, batch_id, most)
 
@@ -216,7 +218,7 @@ class Watcher:
 
     def _count(self, reports: list[Report]) -> None:
         """Counts the rows that came to slots: what Spark has left out before is no work for any plan."""
-        for alias, (stream, _) in self.sources.items():
+        for alias, (stream, *_) in self.sources.items():
             rows = sum(
                 r.streams.rows.get(stream, 0) - r.streams.late.get(stream, 0) - r.streams.unusable.get(stream, 0)
                 for r in reports
@@ -227,7 +229,7 @@ class Watcher:
                 self.adaptive.observer.count(alias, rows, max(latest))
 
     def _absorb(self, reports: list[Report]) -> None:
-        for alias, (stream, _) in self.sources.items():
+        for alias, (stream, *_) in self.sources.items():
             place = self.name, alias
             samples = [report.samples[place] for report in reports if place in report.samples]
             # A slot that could not sample would leave a gap in what the others say.
@@ -275,18 +277,12 @@ def _can(way: Way, query: RunningQuery, plan: Plan) -> bool:
     return True
 
 
-def _sources_of(query: RunningQuery, observer: Observer) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Per alias the stream, and the columns that the query reads of it or that are interesting about it."""
-    wanted = observer.wanted
+def _sources_of(query: RunningQuery, observer: Observer) -> dict[str, SampledSource]:
     found = {}
     for source in query.sources:
-        alias = source.stream.alias
-        terms = [t for terms in wanted.keys.get(alias, {}).values() for t in terms]
-        terms += [condition for _, condition in wanted.selections.get(alias, ())]
-        terms += [condition for _, condition, owners in wanted.pairs if alias in owners]
-        names = set(source.schema.names).union(*(columns_of(term) for term in terms))
-        own = (name.removeprefix(f"{alias}.") for name in sorted(names) if name.startswith(f"{alias}."))
-        found[alias] = source.stream.name, tuple(own)
+        alias, seen = source.stream.alias, observer.wanted.columns(source.stream.alias)
+        read = [name.removeprefix(f"{alias}.") for name in sorted(seen | set(source.schema.names))]
+        found[alias] = SampledSource(source.stream.name, tuple(read), tuple(sorted(seen)))
     return found
 
 

@@ -113,9 +113,9 @@ class Watchers:
         return {
             column
             for watcher in self.by_query.values()
-            for name, columns in watcher.sources.values()
-            if name == stream
-            for column in columns
+            for source in watcher.sources.values()
+            if source.stream == stream
+            for column in source.read
         }
 
 

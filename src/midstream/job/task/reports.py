@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +28,17 @@ Samples = dict[tuple[str, str], Sample]
 """Looks by query and alias."""
 
 
+class SampledSource(NamedTuple):
+    """A stream, those of its columns that are read, and those that have to be seen: they carry an alias."""
+
+    stream: str
+    read: tuple[str, ...]
+    seen: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """What is to be looked at for a query: `sources` are its streams and their columns by alias.
+    """What is to be looked at for a query, by alias.
 
     Rows are chosen by the salt, the same in all slots; a slot looks at no more than `most` rows of a stream.
     """
@@ -37,16 +46,16 @@ class SampleRequest:
     query: str
     wanted: WantedStatistics
     functions: Mapping[str, UserFunction]
-    sources: Mapping[str, tuple[str, tuple[str, ...]]]
+    sources: Mapping[str, SampledSource]
     salt: int
     most: int
 
     def sample(self, alias: str, rows: pa.RecordBatch, choice: SampledRows) -> Sample | None:
         """A look at the chosen ones of a stream's rows."""
-        _, names = self.sources[alias]
-        own = rows.select([name for name in names if name in rows.schema.names])
-        width = own.nbytes / rows.num_rows
-        chosen = own.take(pa.array(choice.places)).rename_columns([f"{alias}.{name}" for name in own.schema.names])
+        _, read, seen = self.sources[alias]
+        width = rows.select([name for name in read if name in rows.schema.names]).nbytes / rows.num_rows
+        prefixed = rows.rename_columns([f"{alias}.{name}" for name in rows.schema.names])
+        chosen = prefixed.select([name for name in seen if name in prefixed.schema.names]).take(choice.places)
         try:
             sample = Sampler(self.wanted, self.functions).sample(alias, chosen, width)
         except (MidstreamError, pa.ArrowException):
@@ -63,8 +72,8 @@ def sampled(requests: Sequence[SampleRequest], stream: str, rows: pa.RecordBatch
     samples: Samples = {}
     choices: dict[tuple[int, int], SampledRows] = {}
     for request in requests:
-        for alias, (name, _) in request.sources.items():
-            if name != stream:
+        for alias, source in request.sources.items():
+            if source.stream != stream:
                 continue
             way = (request.salt, request.most)
             if way not in choices:
