@@ -77,6 +77,10 @@ class Manifest:
     outputs: Outputs = field(default_factory=Outputs)
     asked: Asked = field(default_factory=Asked)
 
+    def fills(self, query: str) -> bool:
+        """Whether the windows of a query are being filled."""
+        return bool((self.account(query).sharing or {}).get("filling"))
+
     def account(self, query: str) -> QueryAccount:
         """What is remembered of a query."""
         return self.accounts.get(query) or QueryAccount()

@@ -16,7 +16,6 @@ from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.circumstances import Incoming, Position, SlotLayout
 from midstream.job.lanes import Dealing, RunningLane
-from midstream.job.queries.backfill import filling_of
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
@@ -99,14 +98,15 @@ class Batch:
         )
         sooner, apart = frozenset(self.arrivals.sooner), self.slots.apart
         known = (self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner, apart)
-        return SharingPlan(*known, Pace.of(self.before, ()).among(len(self._being_filled)))
+        filled = self._being_filled
+        return SharingPlan(*known, Pace.of(self.before, ()).among(len(filled)) if filled else Pace())
 
     @property
     def _being_filled(self) -> list[str]:
         if (before := self.before) is None:
             return []
         begun = {name for name, query in self.queries.items() if query.begins.paced and name not in before.queries}
-        return [name for name in self.queries if name in begun or filling_of(before, name) is not None]
+        return [name for name in self.queries if name in begun or before.fills(name)]
 
     @cached_property
     def places_taken(self) -> Mapping[str, int]:

@@ -16,7 +16,7 @@ from midstream.distribution.fragments import STAY, Route, Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.errors import JobError
 from midstream.job.lanes import copies_of
-from midstream.job.task.exchange import Addressing, Layout, Shares
+from midstream.job.task.exchange import GROUP_BITS, Addressing, Layout, Shares, default_routing
 from midstream.job.task.ingest import Reach, Span, believed, merged, reach_of
 from midstream.job.task.reports import Report
 
@@ -46,6 +46,13 @@ class Position:
             return frozenset()
         known, last = self.before.accounts, self.before.batch_id
         return frozenset(name for name, a in known.items() if a.set_aside is not None and a.set_aside.batch == last)
+
+
+def current_routing(manifest: Manifest | None, slots: int, bits: int = GROUP_BITS) -> Routing:
+    """How groups are dealt to slots by a manifest, or at first, when their number is chosen."""
+    if manifest is None or not manifest.slots.routing:
+        return Routing(tuple(default_routing(slots, 2**bits)), slots)
+    return Routing(tuple(manifest.slots.routing), manifest.slots.count, apart=manifest.slots.apart)
 
 
 @dataclass(slots=True)

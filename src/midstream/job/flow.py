@@ -18,16 +18,16 @@ from midstream.checkpoint.manifest import Manifest, counted
 from midstream.checkpoint.names import query_of_copy
 from midstream.checkpoint.records import Asked, StoredRequest
 from midstream.distribution.fragments import Routing
-from midstream.distribution.spread_groups import reads_alone
+from midstream.distribution.spread_groups import SpreadGroup, reads_alone
 from midstream.errors import InputError, MidstreamError
 from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow, RunSteps
 from midstream.job.adaptivity import Watcher
 from midstream.job.batch import Batch, ChangesBefore, RunOptions, entry_of
-from midstream.job.circumstances import Incoming, Position, Reaches, SlotLayout
+from midstream.job.circumstances import Incoming, Position, Reaches, SlotLayout, current_routing
 from midstream.job.events import Committed, MigrationCancelled, QueryStopped, SlotsDecided
 from midstream.job.migrations.migrating import require_way
 from midstream.job.outcome import Outcome, Terms
-from midstream.job.queries.backfill import ReadAgain, due, filling_of, with_read
+from midstream.job.queries.backfill import ReadAgain, due, with_read
 from midstream.job.queries.declared import streams_record
 from midstream.job.queries.faults import at_fault, named, suspects
 from midstream.job.queries.filling import Pace
@@ -37,8 +37,8 @@ from midstream.job.slots.both_at_once import not_together
 from midstream.job.slots.doubled_moves import moves_doubled, relocated_doubled
 from midstream.job.slots.measuring import DecidedPlanChange, PlansDecided
 from midstream.job.slots.pacing import next_step
-from midstream.job.slots.relocation import Relocated, Relocation, current_routing, still_wanted
-from midstream.job.slots.rerouting import Rerouter
+from midstream.job.slots.relocation import Relocated, Relocation, still_wanted
+from midstream.job.slots.rerouting import Rerouter, Rerouting
 from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
 from midstream.job.watchers import Watchers
@@ -71,12 +71,14 @@ class Circumstances:
 
 def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset()) -> Flow[Batch]:
     """The next batch; rows that make the expressions of `sifted` queries fail are set aside."""
-    batch_id = at.position.batch_id
     old = current_routing(at.before, state.slots, state.group_bits)
+    if state.rests(at.before) and at.rerouter.better(state.queries, state.routes, state.group_bits) is None:
+        return _batch(state, at, sifted, Relocated(at.before, state.queries, old))
+    batch_id = at.position.batch_id
     doubles = moves_doubled(at.before, state.wanted)
     merges = None if state.faults.stopped else state.spread.merging
     # New queries start with what others keep where it is; how streams arrive changes in a batch without them.
-    filled = at.before is not None and any(filling_of(at.before, name) for name in state.queries)
+    filled = at.before is not None and any(map(at.before.fills, state.queries))
     begins = filled or (at.before is not None and not state.queries.keys() <= at.before.queries.keys())
     fixed = doubles or begins
     better = None if fixed else at.rerouter.better(state.queries, state.routes, state.group_bits, merges)
@@ -95,14 +97,27 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         batch_id, spreading.start, state.queries, old, wanted, relocate, state.faults.stopped
     )
     before, spread = spreading.after(moved.before, moved.queries, moved.routing)
-    dealt = current_routing(before, moved.routing.slots, state.group_bits)
+    record = spreading.record(moved.moved, batch_id, moved.routing, spread)
+    return _batch(state, at, sifted, replace(moved, before=before, moved=record), spread, better)
+
+
+def _batch(
+    state: JobState,
+    at: Circumstances,
+    sifted: frozenset[str],
+    moved: Relocated,
+    spread: tuple[SpreadGroup, ...] = (),
+    better: Rerouting | None = None,
+) -> Batch:
+    """The batch that goes on from where state is by now."""
+    dealt = current_routing(moved.before, moved.routing.slots, state.group_bits)
     queries = {
-        name: replace(query, share=False) if name in sifted or reads_alone(query.staged, spread) else query
+        name: replace(query, share=False) if name in sifted or (spread and reads_alone(query.staged, spread)) else query
         for name, query in moved.queries.items()
         if name not in state.faults.stopped
     }
     return Batch(
-        replace(at.position, before=before),
+        replace(at.position, before=moved.before),
         queries,
         replace(
             at.incoming,
@@ -120,7 +135,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         ChangesBefore(
             _together(state.cancelled, moved.ended),
             frozenset(moved.ended),
-            spreading.record(moved.moved, batch_id, moved.routing, spread),
+            moved.moved,
             {} if better is None else better.queries,
         ),
         at.fingerprints,
@@ -141,7 +156,8 @@ log = logging.getLogger(__name__)
 
 def attempt(state: JobState, at: Circumstances) -> Flow[tuple[JobState, Batch]]:
     """Runs a batch until no query fails in it; gives it, and the state without the queries that were stopped."""
-    state, at = yield from _with_old_rows(state, at)
+    if not state.rests(at.before):
+        state, at = yield from _with_old_rows(state, at)
     sifted: frozenset[str] = frozenset()
     while True:
         batch = yield from make(state, at, sifted)
@@ -260,7 +276,7 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
             finished=notes.ended,
         ),
         Asked(list(notes.requests), dict(state.texts)),
-        still_wanted(state.wanted, batch.slots.dealing),
+        None if state.wanted is None else still_wanted(state.wanted, batch.slots.dealing),
         counted(batch.before, notes.number),
         decided.knowledge,
         decided.slot_decisions,

@@ -83,7 +83,7 @@ class Outcome:
             settings=terms.settings,
             streams=self._streams(terms.numbers),
             slots=self._slots(terms),
-            queries={name: entry_of(after(query, batch.slots.count)) for name, query in queries.items()},
+            queries={name: entry_of(self._after(query)) for name, query in queries.items()},
             accounts=self._accounts(terms),
             advanced_to={name: batch.advance_to(query) for name, query in queries.items()},
             released={name: self._released(query) for name, query in queries.items()},
@@ -92,6 +92,9 @@ class Outcome:
             outputs=self._outputs(),
             asked=terms.asked,
         )
+
+    def _after(self, query: RunningQuery) -> RunningQuery:
+        return after(query, self.batch.slots.count) if query.local else query.after_batch
 
     def _streams(self, numbers: Mapping[str, int]) -> Streams:
         batch, before, read = self.batch, self.before.streams, self.batch.incoming.files or FilesRead()
@@ -210,7 +213,7 @@ class Outcome:
             shared=[group.to_json() for group in batch.slots.shared],
             merging=[name for name, classes in terms.merging.items() if ARRIVAL in classes],
             divided={name: own for name, cs in terms.merging.items() if (own := sorted(cs - {ARRIVAL}))},
-            doubled=doubled_after(batch),
+            doubled=None if batch.slots.move is None else doubled_after(batch, batch.slots.move),
             classes=class_records(batch.slots.apart, self._class_loads()),
         )
 
@@ -238,7 +241,7 @@ class Outcome:
                 sharing=sharing[name],
                 knowledge=terms.knowledge.get(name),
                 set_aside=self._set_aside(name),
-                local_plans=local_after(query, batch.slots.count, self._migration_after),
+                local_plans=local_after(self._after(query), self._migration_after) if query.local else {},
             )
             for name, query in batch.queries.items()
         }
@@ -279,15 +282,19 @@ class Outcome:
             for (name, fragment), part in report.fragments.items():
                 if name in found and part.entries:
                     found[name].setdefault(fragment, {})[report.slot] = part.entries
-        segments: dict[str, Stored] = {**found, **resting(self.before, self.batch.queries), **self.batch.sharing.rest}
+        segments: dict[str, Stored] = {**found, **self.batch.sharing.rest}
         for name, query in self.batch.queries.items():
-            if query.migration is not None and query.migration.apart and self._goes_over(query, query.migration):
+            if query.migration is None:
+                continue
+            segments |= resting(self.before, query)
+            if query.migration.apart and self._goes_over(query, query.migration):
                 segments = with_lanes(segments, name, by_target(lane_numbers(segments, name)))
         return segments
 
     def _released(self, query: RunningQuery) -> int:
         taken = self.batch.places_taken.get(query.name, INFINITY)
-        reached = min(taken, *(self._reached(*plan) for plan in at_work(query, self.batch.slots.count)))
+        plans = at_work(query, self.batch.slots.count) if query.local else [(query, None)]
+        reached = min(taken, *(self._reached(*plan) for plan in plans))
         return max(self.before.released.get(query.name, BEGINNING), reached)
 
     def _reached(self, query: RunningQuery, slots: Collection[int] | None) -> int:
@@ -383,7 +390,7 @@ class Outcome:
         """The migration that this batch ends, if any."""
         ended = [
             *self.batch.changes.ended.get(query.name, ()),
-            *ended_locally(query, self.batch.batch_id, self._account),
+            *(ended_locally(query, self.batch.batch_id, self._account) if query.local else ()),
         ]
         migration = query.migration
         if migration is None or not (migration.done or migration.cancelling):

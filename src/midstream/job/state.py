@@ -19,6 +19,7 @@ from midstream.checkpoint.records import Settings
 from midstream.distribution.fragments import ARRIVAL, Route, Routing
 from midstream.distribution.move_legality import AUTO, DOUBLED, MSLB
 from midstream.job.batch import Batch
+from midstream.job.circumstances import current_routing
 from midstream.job.lanes import by_own_plan, lane_numbers
 from midstream.job.migrations.verifying import Consequence, Verifications
 from midstream.job.plans.local_plans import follow
@@ -31,7 +32,6 @@ from midstream.job.slots.measuring import hottest, spread_hot
 from midstream.job.slots.protocol_choice import cheapest_protocol
 from midstream.job.slots.relocation import (
     ANOTHER_NUMBER,
-    current_routing,
     groups_moved,
     require_going_to,
     require_slots,
@@ -100,6 +100,18 @@ class JobState:
             faults=self.faults.copy(),
             verifications=self.verifications.copy(),
             spread=self.spread.copy(),
+        )
+
+    def rests(self, before: Manifest | None) -> bool:
+        """Whether a batch goes on from a manifest as the last one ended: nothing begins, moves, is filled or idle."""
+        return (
+            before is not None
+            and self.wanted is None
+            and before.slots.doubled is None
+            and not (self.spread.groups or before.slots.shared or self.faults.stopped or self.cancelled)
+            and self.queries.keys() <= before.queries.keys()
+            and not any(query.local or query.migration or query.merging for query in self.queries.values())
+            and not any(map(before.fills, self.queries))
         )
 
     def open(self, manifest: Manifest | None, uri: str, slots: int | None = None, bits: int | None = None) -> None:

@@ -53,17 +53,21 @@ class Deliveries:
 
     sinks: dict[str, list[Sink]] = field(default_factory=dict)
     ledger: Ledger | None = None
+    has_none: bool = False
+    """Whether the checkpoint was seen to have no record: then it has one only once this job keeps one."""
 
     def close(self) -> None:
         """Forgets the record: somebody else may go on with it."""
-        self.ledger = None
+        self.ledger, self.has_none = None, False
 
     def open(self, files: Files, manifest: Manifest | None, epoch: int) -> Ledger | None:
         """The record of a checkpoint, taken up where its newest manifest is; None where nobody needs one.
 
         `epoch` is the number of the lease under which it is written.
         """
-        if self.ledger is None and (self.sinks or Ledger.stored(files) is not None):
+        if self.ledger is None and not self.sinks and not self.has_none:
+            self.has_none = Ledger.stored(files) is None
+        if self.ledger is None and (self.sinks or not self.has_none):
             self.ledger = Ledger.open(files, epoch)
             self._warn_of_copy(self.ledger)
             if manifest is not None:

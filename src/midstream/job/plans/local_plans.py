@@ -78,10 +78,8 @@ def explained(query: RunningQuery, slots: int) -> str:
     return "\n\n".join(shown)
 
 
-def at_work(query: RunningQuery, slots: int) -> list[tuple[RunningQuery, tuple[int, ...] | None]]:
-    """The query by every plan that runs, with the slots that run it by that; None stands for all."""
-    if not query.local:
-        return [(query, None)]
+def at_work(query: RunningQuery, slots: int) -> list[tuple[RunningQuery, tuple[int, ...]]]:
+    """The query by every plan that runs, if slots have their own, with the slots that run it by that."""
     rest = tuple(slot for slot in range(slots) if slot not in query.local)
     return [*([(query, rest)] if rest else []), *((own, (slot,)) for slot, own in sorted(query.local.items()))]
 
@@ -167,7 +165,7 @@ def require_seen(query: RunningQuery, target: RunningQuery) -> None:
 
 
 def local_after(
-    query: RunningQuery, slots: int, migration_after: Callable[[RunningQuery, int], Record | None]
+    after_batch: RunningQuery, migration_after: Callable[[RunningQuery, int], Record | None]
 ) -> dict[str, Record]:
     """What a manifest says of the plans of slots after a batch; `migration_after` of a slot's migration."""
     return {
@@ -175,7 +173,7 @@ def local_after(
             "plan": own.plan.text,
             "migration": None if own.migration is None else migration_after(own, slot),
         }
-        for slot, own in after(query, slots).local.items()
+        for slot, own in after_batch.local.items()
     }
 
 

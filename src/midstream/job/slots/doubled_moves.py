@@ -304,10 +304,9 @@ def _latest_end(plan: PhysicalNode, latest: Mapping[str, int]) -> int:
     return below + own if below > BEGINNING else below
 
 
-def doubled_after(batch: Batch) -> DoubledMove | None:
+def doubled_after(batch: Batch, move: DoubledMove) -> DoubledMove:
     """The move of groups that is under way after a batch, and whether nothing is left to wait for."""
-    move = batch.slots.move
-    return None if move is None else replace(move, over=_is_over(batch, move))
+    return replace(move, over=_is_over(batch, move))
 
 
 def _is_over(batch: Batch, move: DoubledMove) -> bool:

@@ -246,8 +246,8 @@ def after_replays(segments: Stages, replayed: Mapping[str, Replay], over: Collec
     return found
 
 
-def resting(before: Manifest, queries: Mapping[str, RunningQuery]) -> dict[str, Stored]:
-    """What the manifest of a batch goes on to name for queries whose migrations have yet to send it."""
-    migrating = (name for name, q in queries.items() if q.migration is not None and q.migration.replays)
-    kept = {lane_name(name, KEPT) for name in migrating}
-    return {name: stored for name, stored in before.segments.items() if name in kept}
+def resting(before: Manifest, query: RunningQuery) -> dict[str, Stored]:
+    """What the manifest of a batch goes on to name for a query whose migration has yet to send it."""
+    lane = lane_name(query.name, KEPT)
+    sends = query.migration is not None and query.migration.replays and lane in before.segments
+    return {lane: before.segments[lane]} if sends else {}

@@ -21,7 +21,6 @@ from midstream.job.slots.local_moves import after_move, pair_moves, unified
 from midstream.job.slots.moving import Move, PlanMove
 from midstream.job.slots.pacing import Replay, after_replays, replays
 from midstream.job.slots.rerouting import Rerouting
-from midstream.job.task.exchange import GROUP_BITS, default_routing
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
 
@@ -41,16 +40,9 @@ class Relocated:
     """The move of groups whose rows go to two slots."""
 
 
-def current_routing(manifest: Manifest | None, slots: int, bits: int = GROUP_BITS) -> Routing:
-    """How groups are dealt to slots by a manifest, or at first, when their number is chosen."""
-    if manifest is None or not manifest.slots.routing:
-        return Routing(tuple(default_routing(slots, 2**bits)), slots)
-    return Routing(tuple(manifest.slots.routing), manifest.slots.count, apart=manifest.slots.apart)
-
-
-def still_wanted(wanted: Routing | None, now: Routing) -> Wanted | None:
+def still_wanted(wanted: Routing, now: Routing) -> Wanted | None:
     """What a manifest says of slots that had to wait."""
-    if wanted is None or wanted.deals_as(now):
+    if wanted.deals_as(now):
         return None
     apart = {name: list(table) for name, table in wanted.apart.items()}
     return Wanted(list(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason, apart)
