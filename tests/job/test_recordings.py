@@ -7,6 +7,8 @@ import json
 import pytest
 from tests.job.recordings import RECORDED, SEEDS, run
 
+from midstream.job.state import JobState
+
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_job_does_what_was_recorded(seed, tmp_path):
@@ -14,3 +16,15 @@ def test_a_job_does_what_was_recorded(seed, tmp_path):
     found = list(run(seed, tmp_path))
     for batch, (was, now) in enumerate(zip(known, found, strict=True)):
         assert now == was, f"batch {batch} of the run with seed {seed}"
+
+
+def test_a_batch_that_only_goes_on_is_what_it_would_be_if_everything_were_asked(tmp_path, monkeypatch):
+    known, rested, asked = json.loads(RECORDED.read_text())[str(SEEDS[0])], JobState.rests, []
+
+    def never(state, before):
+        asked.append(rested(state, before))
+        return False
+
+    monkeypatch.setattr(JobState, "rests", never)
+    assert list(run(SEEDS[0], tmp_path)) == known
+    assert set(asked) == {True, False}
