@@ -71,6 +71,7 @@ TEXTS = {
     "rstream": "RSTREAM",
     "followed_by": "FOLLOWED BY",
     "asof_join": "ASOF",
+    "match_recognize": "MATCH_RECOGNIZE",
 }
 
 

@@ -13,7 +13,7 @@ AGGREGATION = frozenset({"group_by", "global_aggregate", "having", "filter", "di
     *("grouping_sets", "lists")
 }
 PLACES = frozenset({"over", "limit", "qualify", "distinct_on"})
-SEQUENCES = frozenset({"followed_by", "asof_join"})
+SEQUENCES = frozenset({"followed_by", "asof_join", "match_recognize"})
 TO_STREAM = frozenset({"istream", "dstream", "rstream"})
 
 RELATIONAL = (

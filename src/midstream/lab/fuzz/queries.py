@@ -16,6 +16,9 @@ from midstream.lab.fuzz.sources import BOUNDED, ENDLESS, Leaf, Source, WindowCho
 from midstream.lab.fuzz.streams import StreamSpec
 
 SET_KINDS = ("integer", "integer", "integer", "boolean", "string", "double", "date", "decimal")
+PATTERNS = ("a b", "a b+", "a b* c", "a (b | c)+", "a b{1,2} c", "a b+? c", "a? b c", "(a b){1,2}")
+DEFINED = ("v < PREV(v)", "v >= FIRST(a.v)", "v <= 3", "COUNT(b.v) < 3", "SUM(a.v) < 9", "a.v IS NULL OR v <> a.v")
+SKIPPED = ("", " AFTER MATCH SKIP PAST LAST ROW", " AFTER MATCH SKIP TO NEXT ROW", " AFTER MATCH SKIP TO LAST b")
 SET_FORMS = {
     "union_all": "UNION ALL",
     "union": "UNION",
@@ -53,9 +56,9 @@ class Writer:
         form = self._one_of("istream", "dstream", "rstream", often=3)
         if form == "rstream":
             self.forms = self._instantwise_forms()
-        sequence = self._one_of("followed_by", "asof_join", often=6)
+        sequence = self._one_of("followed_by", "asof_join", "match_recognize", often=6)
         if sequence:
-            body = self._sequence(sequence)
+            body = self._match() if sequence == "match_recognize" else self._sequence(sequence)
         elif self._chance("raw", 10):
             body = self._raw()
         else:
@@ -337,6 +340,24 @@ class Writer:
             must = step.startswith("NOT") or ("ASOF LEFT" in step and ".ts <" in step)
             text += f" {step}{within if self.choices.flag() or must else ''}"
         columns = tuple(column for source in sources[: count - ("NOT FOLLOWED" in text)] for column in source.columns)
+        return self._of_stream(text, columns)
+
+    def _match(self) -> Query:
+        """Rows of one stream, one right after the other, that fit a pattern."""
+        stream, alias, choose = self.choices.choose(self.streams), self._alias(), self.choices.choose
+        pattern, partition = choose(PATTERNS), choose(["PARTITION BY k ", ""])
+        defined = ", ".join(f"{symbol} AS {choose(DEFINED)}" for symbol in "bc" if symbol in pattern)
+        text = (
+            f"{stream.name} MATCH_RECOGNIZE ({partition}ORDER BY ts "
+            "MEASURES FIRST(a.v) AS m0, LAST(b.v) AS m1, COUNT(b.v) AS m2"
+            f"{choose(['', ' ALL ROWS PER MATCH'])}{choose(SKIPPED)} PATTERN ({pattern}) "
+            f"WITHIN {stream.time.duration(self.choices.integer(1, 15))} DEFINE {defined}) AS {alias}"
+        )
+        names = [*(["k"] if partition else []), "m0", "m1", "m2"]
+        return self._of_stream(text, tuple(Value(f"{alias}.{n}", f"{alias}.{n}", "integer") for n in names))
+
+    def _of_stream(self, text: str, columns: tuple[Value, ...]) -> Query:
+        """What is selected of rows that were found."""
         e = self._expressions(columns)
         items = [e.of(kind, 1) for kind in self._kinds(columns)]
         where = f" WHERE {e.condition(1).cql}" if "where" in self.constructs and self.choices.flag() else ""
