@@ -100,16 +100,16 @@ def test_where(i):
 """
 
 
-@pytest.mark.parametrize("files", [("test_spark_a.py", "test_spark_b.py"), ("tests/dashboard/test_page.py",)])
-def test_what_shares_something_costly_runs_in_one_process(files, tmp_path):
+def test_what_shares_something_costly_runs_in_one_process(tmp_path):
     shutil.copy(ROOT / "tests/conftest.py", tmp_path)
-    for name in files:
+    for name in ("test_spark_a.py", "test_spark_b.py", "tests/dashboard/test_page.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(SHARING_TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"]
     subprocess.run(command, cwd=tmp_path, env=_environment(), capture_output=True, check=True)
-    workers = [path.read_text() for path in tmp_path.rglob("*.[0-9]")]
-    assert len(workers) == 6 * len(files) and len(set(workers)) == 1
+    for pattern, count in (("test_spark_*.[0-9]", 12), ("test_page.[0-9]", 6)):
+        workers = [path.read_text() for path in tmp_path.rglob(pattern)]
+        assert len(workers) == count and len(set(workers)) == 1
 
 
 def _environment() -> dict[str, str]:
