@@ -95,6 +95,20 @@ def test_a_sink_that_comes_back_is_given_what_it_is_owed(tmp_path, caplog):
     assert last.calls == [(1, [1]), (3, [2, 3]), (4, [4])]
 
 
+def test_what_a_sink_may_have_had_as_its_very_first_comes_under_the_number_it_had(tmp_path):
+    had, last = list[tuple[int, list[int]]](), Kept()
+
+    def sink(results: pa.Table, batch_id: int) -> None:
+        had.append((batch_id, results.column("k").to_pylist()))
+        raise OSError("the sink is away")
+
+    with opened(tmp_path, sink) as session, pytest.raises(OSError, match="away"):
+        session.push("A", rows(1, 2))
+    run(tmp_path, [], [3])
+    run(tmp_path, [last], [4])
+    assert last.calls == [*had, (1, [2]), (2, [3])]
+
+
 def test_what_a_sink_is_owed_is_shown_until_it_has_had_it(tmp_path):
     def shown() -> tuple[list[tuple[str, int | None, int]], str]:
         sinks = [(sink.name, sink.until, sink.owed) for sink in ms.open(tmp_path).sinks["q"]]

@@ -303,7 +303,7 @@ def _offered(record: Delivered, manifest: Manifest) -> Delivered:
 
 def _released(manifest: Manifest, record: Delivered) -> int:
     """Up to which instant the query of a record has released results."""
-    own = manifest.account(record.query).identity == record.identity
+    own = record.identity in ("", manifest.account(record.query).identity)  # "": it has had nothing, as far as is known
     return manifest.released.get(record.query, BEGINNING) if own else BEGINNING
 
 
