@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import threading
+import weakref
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,6 +55,16 @@ def test_a_session_goes_on_where_it_was_stopped(spark, tmp_path, feeds):
         session.finish()
         assert pairs(session.queries["q"].table()) == [(10, 11), (20, 21), (30, 11)]
         assert session.results("q").count() == 3
+
+
+def test_a_session_that_is_over_leaves_nothing_in_memory(spark, tmp_path, feeds):
+    feeds["A"].rows((1, 10, 0))
+    with session_on(spark, tmp_path, feeds) as session:
+        session.process_available()
+        job = weakref.ref(session._backend)
+    del session
+    gc.collect()
+    assert job() is None  # Spark kept what it called with each batch, and with that all that the job held
 
 
 def test_late_and_unusable_rows_are_counted_and_kept(spark, tmp_path, feeds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -46,6 +46,19 @@ PAUSE = 0.05
 """Seconds between two looks at a run whose query of Spark's is stopped for a restart."""
 
 
+@dataclass(slots=True)
+class BatchCallback:
+    """What Spark calls with each batch: Spark keeps it longer than its query, and so it lets go of the job."""
+
+    job: Job | None
+    first: int
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        """Runs a batch."""
+        assert self.job is not None, "Spark's query has ended"
+        self.job.on_batch(rows, self.first + number)
+
+
 class SparkBackend:
     """Runs a session on a SparkSession; without one a local one is opened."""
 
@@ -64,6 +77,7 @@ class SparkBackend:
         """Set while Spark's query is stopped between two batches: what is halted has not ended."""
         self._rates: dict[str, int] = {}
         self._plain: PlainFiles | None = None
+        self._callback: BatchCallback | None = None
         self._idle: IdleTurns | None = None
 
     def stream(self, name: str, source: DataFrame, columns: pa.Schema | None, settings: StreamSettings) -> StreamInput:
@@ -93,7 +107,8 @@ class SparkBackend:
         self._plain = PlainFiles.of(log, inputs, found.left_out)
         unread = [self._unread(stream, found, trigger == "available") for stream in inputs]
         union, job.arriving = tagged_union(unread)
-        writer = union.writeStream.foreachBatch(lambda rows, number: job.on_batch(rows, log.base + number)).option(
+        self._callback = BatchCallback(job, log.base)
+        writer = union.writeStream.foreachBatch(self._callback).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
         )
         if trigger == "available":
@@ -158,6 +173,8 @@ class SparkBackend:
             # A signal to all processes ends Spark as well; the batch that this interrupts is repeated later.
             if not is_gone(self.spark):
                 raise
+        if self._callback is not None:
+            self._callback.job = None
 
     def ended(self, job: Job) -> bool:
         """Waits a moment for the end of Spark's query; what made it fail is raised. What is halted has not ended."""
