@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from midstream.checkpoint.latency import latencies
 from midstream.checkpoint.lease import Holder, likely_holder
 from midstream.checkpoint.ledger import StoredSink, sinks_by_query
 from midstream.checkpoint.lists import dead_letters_of, results_of
+from midstream.checkpoint.looked_up import looked_up
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import Rates, metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
@@ -180,7 +180,7 @@ class StoredJob:
         """The job's name; the folder of its checkpoint if it has none."""
         return self.manifest.settings.job or self.checkpoint.rstrip("/").rpartition("/")[2]
 
-    @cached_property
+    @looked_up
     def sizes(self) -> Sizes:
         """How large the checkpoint is, by what the manifest says of its files."""
         files, manifest = self.store.files, self.manifest
@@ -194,7 +194,7 @@ class StoredJob:
                 len(files.read(manifest_path(self.batch))),
             )
 
-    @cached_property
+    @looked_up
     def latencies(self) -> Mapping[str, float | None]:
         """How many seconds by the clock each query takes from rows to complete results, as of the batch."""
         known = latencies(self.metrics(RATES_OVER), {name: query.streams for name, query in self.queries.items()})
@@ -217,13 +217,13 @@ class StoredJob:
         recent = self.manifest.outputs.recent
         return recent[-1] if recent else None
 
-    @cached_property
+    @looked_up
     def queries(self) -> Mapping[str, StoredQuery]:
         """The queries by name, those that were replaced included."""
         known = self.manifest.queries.items()
         return {name: stored_query(self.manifest, name, entry) for name, entry in known if not is_rehearsal(name)}
 
-    @cached_property
+    @looked_up
     def sinks(self) -> Mapping[str, Sequence[StoredSink]]:
         """The sinks that were ever given results, or are to be, by query: what each has had, and what it is owed."""
         with self._retained(self.batch):
@@ -236,7 +236,7 @@ class StoredJob:
             raise QueryError(f"the job has no query {name}", detail=f"its queries are {known}")
         return self.queries[name]
 
-    @cached_property
+    @looked_up
     def streams(self) -> Mapping[str, StoredStream]:
         """The streams by name."""
         known = self.manifest.streams
@@ -255,7 +255,7 @@ class StoredJob:
             for name in sorted({*known.registers, *known.latest, *known.rows})
         }
 
-    @cached_property
+    @looked_up
     def slots(self) -> StoredSlots:
         """Which slot owns each partition group, and how much state it has."""
         return stored_slots(self.manifest)

@@ -11,7 +11,6 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_
 from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, read_list, results_of
+from midstream.checkpoint.looked_up import looked_up
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import REHEARSED
@@ -124,7 +124,7 @@ class _Clock:
     manifest: Manifest
     now: float
 
-    @cached_property
+    @looked_up
     def _done(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         table = metrics_of(self.files, self.manifest)
         times = np.asarray(table.column("at").cast("int64").to_numpy(), np.int64)

@@ -259,13 +259,10 @@ class Outcome:
         before, queries = self.before.outputs, self.batch.queries
         return replace(
             before,
-            results={name: [*before.results.get(name, ()), *self._results(name)] for name in queries},
+            results={name: [*before.results.get(name, ()), *self._new_results.get(name, ())] for name in queries},
             listed={name: before.listed[name] for name in queries if name in before.listed},
             dead_letters=[*before.dead_letters, *(f for r in self.batch.reports for f in r.dead_letters)],
         )
-
-    def _results(self, query: str) -> list[ResultFile]:
-        return self._new_results.get(query, [])
 
     @cached_property
     def _new_results(self) -> dict[str, list[ResultFile]]:
@@ -292,9 +289,8 @@ class Outcome:
         return segments
 
     def _released(self, query: RunningQuery) -> int:
-        taken = self.batch.places_taken.get(query.name, INFINITY)
         plans = at_work(query, self.batch.slots.count) if query.local else [(query, None)]
-        reached = min(taken, *(self._reached(*plan) for plan in plans))
+        reached = min(self.batch.places_taken.get(query.name, INFINITY), *(self._reached(*plan) for plan in plans))
         return max(self.before.released.get(query.name, BEGINNING), reached)
 
     def _reached(self, query: RunningQuery, slots: Collection[int] | None) -> int:
@@ -315,7 +311,7 @@ class Outcome:
         self, query: RunningQuery, target: RunningQuery, slots: Collection[int] | None
     ) -> int:
         """How far the results of two plans in one box are complete."""
-        roots = self._roots(query, slots)
+        roots = self._parts(query, slots, query.staged.root.number)
         if query.waits or target.waits:
             return min([self.batch.advance_to(query), *(part.passed for part in roots)])
         held = [part.held_from for part in roots if part.held_from is not None]
@@ -362,11 +358,8 @@ class Outcome:
     def _heard(self, query: RunningQuery) -> bool:
         """Whether results leave with this batch."""
         since, until = self.before.released.get(query.name, BEGINNING), self._released(query)
-        files = [*self.before.outputs.results.get(query.name, ()), *self._results(query.name)]
+        files = [*self.before.outputs.results.get(query.name, ()), *self._new_results.get(query.name, ())]
         return any(file.first_from < until and file.last_from >= since for file in files)
-
-    def _roots(self, query: RunningQuery, slots: Collection[int] | None) -> list[FragmentReport]:
-        return self._parts(query, slots, query.staged.root.number)
 
     def _parts(
         self, query: RunningQuery, slots: Collection[int] | None, number: int | None = None
