@@ -45,7 +45,7 @@ def _keys(node: p.PhysicalNode, below: Sequence[Keys]) -> Keys:
             return frozenset[Key]().union(*below)
         case p.OuterJoin(kind="right") | p.FollowedBy():
             return below[1]
-        case p.OuterJoin(kind="full"):
+        case p.OuterJoin(kind="full") | p.Changes(kind="keep"):  # what is kept stays where it came
             return frozenset()
         case p.SetOperation() | p.Concatenate():
             named = [

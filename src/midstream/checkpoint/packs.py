@@ -8,8 +8,9 @@ reads nothing but the schema. What an entry says is checked before anything is r
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +18,17 @@ import pyarrow as pa
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Data, Files
 from midstream.checkpoint.maps import Mapped
+from midstream.checkpoint.packed import is_numbered, is_packed, packed, rows_of, unpacked
 from midstream.errors import JobError
-from midstream.operators.elements import Elements, Key, rows_without_columns
+from midstream.operators.elements import Elements, Hashes, Key, rows_without_columns
 from midstream.operators.state.segment import FROM, HASH, TO, Segment
+from midstream.operators.state.sorted_state import SortedState
 
 ALIGNMENT = 64
 ALL_HASHES = 2**64
+LEAST_PACKED = 256
+"""From how many rows on fewer bytes are worth the way to them."""
+
 MAGIC = b"midstream pack 1".ljust(ALIGNMENT, b"\0")
 _TIMES = (HASH, FROM, TO)
 
@@ -102,6 +108,14 @@ class SegmentEntry:
         share = max(0, hash_to - hash_from) / (self.hash_to - self.hash_from)
         rows, size = round(share * self.rows), round(share * self.bytes)
         return replace(self, rows=rows, bytes=size, hashes=HashRange(hash_from, hash_to, self.stored_rows))
+
+    def rows_among(self, hashes: Hashes) -> tuple[int, int]:
+        """From where to where its rows lie among those of the stored segment."""
+        if not self.is_part:
+            return 0, len(hashes)
+        start = int(np.searchsorted(hashes, np.uint64(self.hash_from)))
+        end = int(np.searchsorted(hashes, np.uint64(self.hash_to))) if self.hash_to < ALL_HASHES else len(hashes)
+        return start, max(start, end)
 
     def with_next(self, part: SegmentEntry) -> SegmentEntry:
         """What it and the part of the same segment that begins where it ends are together."""
@@ -193,16 +207,10 @@ def open_segment(
     whole = {} if whole is None else whole
     if entry.origin not in whole:
         whole[entry.origin] = _batch(_content(files, entry, {} if packs is None else packs), files, entry)
-    batch = whole[entry.origin]
+    batch = _part(whole[entry.origin], entry)
     hashes, valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in range(3))
-    elements = Elements(_payload(batch, files, entry, schema), valid_from, valid_to)
-    if entry.is_part:
-        start = int(np.searchsorted(hashes, np.uint64(entry.hash_from)))
-        end = int(np.searchsorted(hashes, np.uint64(entry.hash_to))) if entry.hash_to < ALL_HASHES else len(hashes)
-        end = max(start, end)
-        hashes, elements = hashes[start:end], elements.slice(start, end - start)
     return Segment(
-        elements,
+        Elements(_payload(batch, files, entry, schema), valid_from, valid_to),
         hashes,
         entry.bucket,
         entry.born,
@@ -214,6 +222,55 @@ def open_segment(
     )
 
 
+def _part(batch: pa.RecordBatch, entry: SegmentEntry) -> pa.RecordBatch:
+    """The rows of an entry, of those of the stored segment."""
+    if is_packed(batch):
+        return unpacked(batch, entry.rows_among)
+    if not entry.is_part:
+        return batch
+    start, end = entry.rows_among(batch.column(0).to_numpy(zero_copy_only=True))
+    return batch.slice(start, end - start)
+
+
+def open_in(
+    files: Files,
+    entry: SegmentEntry,
+    state: SortedState,
+    packs: dict[str, Mapped] | None = None,
+    whole: dict[str, pa.RecordBatch] | None = None,
+) -> Segment:
+    """The segment of an entry for a state; one of a state that rests is opened when somebody looks into it."""
+    if state.rests and not entry.is_part:
+        return ClosedSegment(entry, partial(open_segment, files, entry, state.schema))
+    return open_segment(files, entry, state.schema, packs, whole)
+
+
+class ClosedSegment(Segment):
+    """A stored segment that is opened anew, and let go again, whenever somebody looks into it."""
+
+    __slots__ = ("_opened",)
+    _opened: Callable[[], Segment]
+
+    def __init__(self, entry: SegmentEntry, opened: Callable[[], Segment]) -> None:
+        known = {name: getattr(entry, name) for name in ("bucket", "born", "earliest_from", "earliest_to", "latest_to")}
+        told = {**known, "place": entry.place, "origin": None, "views": {}, "sizes": [entry.bytes, entry.rows]}
+        for name, value in {**told, "_opened": opened}.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return self.sizes[1]
+
+    @property
+    def elements(self) -> Elements:
+        """Its elements."""
+        return self._opened().elements
+
+    @property
+    def hashes(self) -> Hashes:
+        """Their hashes."""
+        return self._opened().hashes
+
+
 def _new(states: Mapping[StateKey, Sequence[Segment]]) -> Iterator[tuple[StateKey, Segment]]:
     for state, segments in states.items():
         for segment in segments:
@@ -223,6 +280,8 @@ def _new(states: Mapping[StateKey, Sequence[Segment]]) -> Iterator[tuple[StateKe
 
 def _stream(segment: Segment) -> pa.Buffer:
     batch = segment.to_batch()
+    if len(segment) >= LEAST_PACKED and is_numbered(segment.hashes):
+        batch = packed(batch)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -270,7 +329,8 @@ def _batch(content: pa.Buffer, files: Files, entry: SegmentEntry) -> pa.RecordBa
         batch = pa.ipc.open_stream(content).read_next_batch()
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise _damaged(files, entry, f"the segment at {entry.offset} cannot be read: {error}") from error
-    if batch.num_rows != entry.stored_rows or tuple(batch.schema.names[:3]) != _TIMES:
+    told = is_packed(batch) or tuple(batch.schema.names[:3]) == _TIMES
+    if rows_of(batch) != entry.stored_rows or not told:
         raise _damaged(files, entry, f"the segment at {entry.offset} is not the one the manifest speaks of")
     return batch
 

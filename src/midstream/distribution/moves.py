@@ -169,6 +169,8 @@ def _kind(held: HeldState) -> Literal["input", "coverage", "own"]:
 def input_of(box: Box, held: HeldState) -> p.PhysicalNode:
     """The node whose rows a state keeps."""
     operator, node = box.operators[held.operator], box.nodes[held.operator]
+    if held.state.rests:
+        return node
     if held.port is not None:
         return node.inputs[held.port]
     if isinstance(operator, FollowedByOperator):

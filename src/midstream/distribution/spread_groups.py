@@ -133,7 +133,7 @@ def kinds_of_states(fragment: Fragment, box: Box, spread: str, key_class: str = 
     if class_received(fragment) != key_class if key_class else spread not in _streams(fragment):
         return {}
     found: dict[StateName, Kind] = {}
-    for held in held_states(box):
+    for held in (held for held in held_states(box) if not held.state.rests):
         if held.state.grouping is None:
             raise JobError("a state does not say of which partition group its rows are", detail=held.state.id)
         found[held.state.id, held.state.key] = _kind(input_of(box, held), spread)

@@ -34,7 +34,7 @@ from midstream.operators import (
 from midstream.operators.base import Operator
 from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.state.segment import Grouping
-from midstream.operators.state.sorted_state import SortedState
+from midstream.operators.state.sorted_state import RestingState, SortedState
 
 Functions = Mapping[str, UserFunction]
 
@@ -228,7 +228,8 @@ def _(node: p.Instants, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.Changes, functions: Functions) -> Operator:
-    return changes.ChangesOperator(node.schema, state_of(node.input, ()), node.kind)
+    kept = state_of(node.input, (), RestingState if node.kind == "keep" else SortedState)
+    return changes.ChangesOperator(node.schema, kept, node.kind)
 
 
 @build.register
@@ -253,9 +254,9 @@ def _aggregate_spec(
     return aggregate.AggregateSpec(call.function, columns, call.type, call.distinct, where, made, call.form)
 
 
-def state_of(node: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:
+def state_of(node: p.PhysicalNode, key: tuple[str, ...], kind: type[SortedState] = SortedState) -> SortedState:
     """An empty state for a node's output, sorted by a key; named by what it will hold."""
-    return SortedState(node.content, key, node.schema, node.longest, grouping=grouping_of(node))
+    return kind(node.content, key, node.schema, node.longest, grouping=None if kind.rests else grouping_of(node))
 
 
 def grouping_of(node: p.PhysicalNode) -> Grouping | None:

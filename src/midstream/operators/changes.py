@@ -43,8 +43,7 @@ class ChangesOperator(SliceOperator):
 
     def __init__(self, schema: pa.Schema, kept: SortedState, kind: Literal["istream", "dstream", "keep"]) -> None:
         super().__init__(schema, (kept,), None)
-        self.kind = kind
-        self.name = kind
+        self.kind = self.name = kind
 
     @property
     def needed_after(self) -> int:
@@ -61,7 +60,7 @@ class ChangesOperator(SliceOperator):
             size = sum(len(rows) * _row_bytes(segment) for segment, rows in self._events(first, last))
             ranges = 1 if self.most is None else size // self.most + 1
             for number in range(ranges):
-                answer = self._answer(self._gathered(first, last, number, ranges))
+                answer = self._answer(list(self._gathered(first, last, number, ranges)))
                 if answer is not None:
                     yield answer
 
@@ -72,7 +71,7 @@ class ChangesOperator(SliceOperator):
         size, samples = 0, []
         for segment, rows in self._events(start, end):
             size += len(rows) * _row_bytes(segment)
-            times = segment.times(rows)
+            times = segment.all_times.take(rows)
             samples.append(times[:: max(1, len(times) // SAMPLES)])
         count = size // self.most + 1
         if count == 1:
@@ -92,16 +91,14 @@ class ChangesOperator(SliceOperator):
                     if len(rows):
                         yield events, rows
 
-    def _gathered(self, start: int, end: int, number: int, ranges: int) -> list[tuple[Elements, int]]:
+    def _gathered(self, start: int, end: int, number: int, ranges: int) -> Iterator[tuple[Elements, int]]:
         """The rows that come and go, at their instants, with their sign; of one range of their hashes of so many."""
-        found = []
         for events, rows in self._events(start, end):
             part = events.at(rows)
             if ranges > 1:
                 hashes = hash_columns(part.columns.columns) >> np.uint64(20)
                 part = part.where(hashes % np.uint64(ranges) == number)
-            found.append((part, events.sign))
-        return found
+            yield part, events.sign
 
     def _answer(self, parts: list[tuple[Elements, int]]) -> Elements | None:
         if not sum(len(part) for part, _ in parts):
@@ -132,13 +129,9 @@ class Events:
         """When each element does."""
         return self.segment.elements.valid_from if self.sign > 0 else self.segment.elements.valid_to
 
-    def times(self, rows: Indices) -> Ticks:
-        """When some do."""
-        return self.all_times.take(rows)
-
     def at(self, rows: Indices) -> Elements:
         """Some elements, at the instant at which they do."""
-        times = self.times(rows)
+        times = self.all_times.take(rows)
         return self.segment.elements.without_hashes().take(rows).with_validity(times, times + 1)
 
 

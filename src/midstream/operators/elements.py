@@ -103,9 +103,7 @@ def concatenate(parts: Sequence[Elements]) -> Elements:
         raise InternalError("nothing to concatenate")
     if len(parts) == 1:
         return parts[0]
-    hashed = parts[0].hashed
-    for part in parts[1:]:
-        hashed = hashed & part.hashed
+    hashed = frozenset.intersection(*(part.hashed for part in parts))
     together = all(part.hashes is not None for part in parts) and bool(hashed)
     return Elements(
         concatenate_batches([p.columns for p in parts]),

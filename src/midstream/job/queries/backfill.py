@@ -34,9 +34,9 @@ from midstream.job.queries.filling import FilledWindow, Spans, WindowFilling
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.ingest import in_range, ticks_of
 from midstream.job.task.lanes import KEPT
-from midstream.operators.elements import Elements, Hashes, Ticks
+from midstream.operators.elements import Elements, Ticks
 from midstream.operators.slices import grid_floor
-from midstream.operators.state.segment import make_segment
+from midstream.operators.state.segment import make_segment, spread
 
 SOURCE = "#source"
 """The state of which rows are that were read again."""
@@ -88,7 +88,7 @@ class ReadAgain:
             elements = [some for table in tables for some in self._still_valid(table)]
         except MidstreamError as error:
             return error
-        segments = [make_segment(some, _spread(len(some)), 0, 0) for some in elements]
+        segments = [make_segment(some, spread(len(some)), 0, 0) for some in elements]
         path = name_for(STATE, self.batch_id, 0, 0)
         return write_pack(files, path, {(SOURCE, ()): segments}), rest
 
@@ -115,11 +115,6 @@ def _first_needed(source: SourceNode, ticks: Ticks, frontier: int) -> int:
         return BEGINNING
     place = bisect_right(ticks, frontier, key=lambda tick: end_of(source, int(tick)))
     return int(ticks[place]) if place < len(ticks) else int(ticks[-1]) + 1
-
-
-def _spread(rows: int) -> Hashes:
-    """Hashes by which a part of the rows is a part of all hashes: what they are of does not matter."""
-    return np.arange(rows, dtype=np.uint64) * np.uint64((2**64 - 1) // max(1, rows))
 
 
 def _open(source: SourceNode, stream: Rereading | None) -> Rereading:

@@ -47,7 +47,10 @@ class KeptRows:
     columns: Mapping[str, str]
     filled: frozenset[str]
     sent: Route | None = None
-    """By which route rows came to the slots in which they lie, if they were sent there after they had arrived."""
+    """By which route rows came to the slots in which they lie, if they were sent there after they had arrived.
+
+    Rows that rest do not follow their partition groups to other slots: by no route they lie where they must.
+    """
     hop: Hop | None = None
     """The hopping window that they are kept for: they begin to be valid at its boundaries, not at their times."""
 
@@ -132,7 +135,7 @@ def derived_windows(
         source, found = wanted.source, list[DerivedWindow]()
         nulls = before.streams.nulls.get(source.stream.name, ())
         for other, since, number, kept in _kept(wanted, others) if source.stream.alias not in known else ():
-            if any(kept.lacks(wanted, nulls)) or (there := _lying(kept, query, other, number, before)) is None:
+            if any(kept.lacks(wanted, nulls)) or (there := _lying(kept, wanted, query, other, number, before)) is None:
                 continue
             names = query.name, source.stream.alias, other.name
             time = None if kept.hop is None else kept.columns[source.stream.time]
@@ -203,19 +206,26 @@ def _kept(wanted: WantedRows, others: Others) -> Iterator[tuple[RunningQuery, Ma
                 yield other, since, number, kept
 
 
-def _lying(kept: KeptRows, query: RunningQuery, other: RunningQuery, fragment: int, before: Manifest) -> Lying | None:
+def _lying(
+    kept: KeptRows, wanted: WantedRows, query: RunningQuery, other: RunningQuery, fragment: int, before: Manifest
+) -> Lying | None:
     """Where the rows lie that a new query starts with; None if that cannot be told.
 
-    Rows lie in the slots in which they arrived for the query that keeps them.
+    Rows lie in the slots in which they arrived for the query that keeps them. A source that does not read the key by
+    which they arrive can have them anywhere.
     """
     stored = before.segments.get(other.name, {}).get(fragment, {})
     held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
     arrived, new = (q.staged.routes.get(kept.stream, STAY) for q in (other, query))
-    old = arrived if kept.sent is None else kept.sent
+    stays = kept.sent in (None, STAY)
+    if stays and not (new.slots or set(new.key or ()) <= columns_read(wanted.source)):
+        new = STAY
+    at_site = kept.sent == STAY and (arrived.slots or arrived.everywhere)
+    old = arrived if kept.sent is None or at_site else kept.sent
     readable = set(new.key or ()) <= kept.columns.keys()
     key = tuple(kept.columns[name] for name in new.key or ()) if readable else None
     slots = before.slots
-    in_place = kept.sent is None and (new == old or (new == STAY and not old.everywhere))
+    in_place = stays and (new == old or (new == STAY and not old.everywhere))
     if not in_place and (old.slots or new.slots or slots.shared or slots.doubled is not None or not readable):
         return None
     if not in_place and old.everywhere:
@@ -260,7 +270,7 @@ def kept_rows(box: Box) -> Iterator[KeptRows]:
                 conditions,
                 columns,
                 frozenset(filled),
-                route,
+                STAY if state.rests else route,
                 hop,
             )
 

@@ -135,7 +135,7 @@ def windows_of(box: Box, outline: Outline) -> Iterator[WindowMark]:
     for node, operator in zip(box.nodes, box.operators, strict=True):
         for port, state in ports_of(operator):
             alias = None if port is None else window_alias(node.inputs[port])
-            if alias is not None and port is not None:
+            if alias is not None and port is not None and not state.rests:
                 nulls = has_null_keys(operator, state)
                 columns = frozenset(state.schema.names)
                 yield WindowMark(alias, state.id, state.key, columns, nulls, texts[id(node)], port)

@@ -341,6 +341,8 @@ class RunningQuery:
         """Each fragment's frontier when the query's is the given one."""
         # As within one box: all states are purged at one instant, or another plan could not be built from them.
         frontier = grid_floor(frontier, self.grid)
+        if len(self.staged.fragments) == 1:
+            return {self.staged.root.number: frontier}
         found: dict[int, int] = {}
         passed: dict[int, int] = {}
         for fragment in self.staged.fragments:

@@ -178,15 +178,14 @@ def _begun(
     batch_id: int, before: Manifest, queries: Mapping[str, RunningQuery], old: Routing, wanted: Routing
 ) -> tuple[Manifest, DoubledMove]:
     """The manifest with the state of moving groups apart, and the move; queries it is wrong for move when it ends."""
-    fit = {name: query for name, query in queries.items() if _fits(wanted.protocol, query) and name in before.queries}
+    known = {name: query for name, query in queries.items() if name in before.queries and _remembers(query)}
+    fit = {name: query for name, query in known.items() if _fits(wanted.protocol, query)}
     split_at = max((end for query in fit.values() for end in _ends(query, before.streams.latest)), default=BEGINNING)
     if split_at == BEGINNING:  # nothing has come that the old slots would answer for: groups move at once
         fit = {}
     segments: Mapping[str, Stored] = before.segments
     how: dict[str, str] = {}
     for name, query in fit.items():
-        if not _remembers(query):
-            continue
         lanes = lane_numbers(segments, name)
         number, own, _ = list(plan_lanes(query))[-1]
         parted = _parted(own, lanes.get(number, {}), old, wanted)
@@ -241,7 +240,8 @@ def _plans(query: RunningQuery) -> list[RunningQuery]:
 
 
 def _remembers(query: RunningQuery) -> bool:
-    return any(True for own in _plans(query) for box in own.boxes.values() for _ in box.states())
+    """Whether it has states whose rows belong to slots; what it only keeps may lie anywhere."""
+    return any(not state.rests for own in _plans(query) for box in own.boxes.values() for state in box.states())
 
 
 def runs_whole(query: RunningQuery) -> bool:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from midstream.checkpoint.files import Files, SideBySide
 from midstream.checkpoint.maps import Mapped
-from midstream.checkpoint.packs import SegmentEntry, StateKey, open_segment
+from midstream.checkpoint.packs import SegmentEntry, StateKey, open_in
 from midstream.job.task.reports import Report
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -91,7 +91,7 @@ class HeldSegments:
         if sum(found[place].bytes for place in self.in_memory) > most_in_memory:
             for place in self.in_memory:
                 entry, state = entries[place]
-                found[place] = open_segment(files, entry, state.schema)
+                found[place] = open_in(files, entry, state)
             self.in_memory = set()
         self.segments = found
 
@@ -132,6 +132,9 @@ class KeepsWindows(Protocol):
     def windows(self) -> Iterator[tuple[object, int, SortedState]]:
         """The windows that it keeps, by what they hold, with the frontier up to which they forgot."""
 
+    def named_states(self) -> Iterable[tuple[StateKey, SortedState]]:
+        """All that it remembers, by the names under which it is stored."""
+
 
 @dataclass(slots=True)
 class Pool:
@@ -160,7 +163,7 @@ class Pool:
         if entry.place not in self.opened:
             known = self.known.get(entry.place)
             if known is None:
-                known = open_segment(files, entry, state.schema, self.packs, self.whole if entry.is_part else None)
+                known = open_in(files, entry, state, self.packs, self.whole if entry.is_part else None)
             self.opened[entry.place] = known
             self.entries[entry.place] = entry
         return self.opened[entry.place]

@@ -142,7 +142,8 @@ def bind(operators: Iterable[Operator], memory: Memory) -> None:
 def frontiers(operators: Iterable[Operator], since: int, until: int, memory: Memory) -> list[int]:
     """Frontiers on the way between which a slice looks at a bounded part of the states."""
     slices = [operator for operator in operators if isinstance(operator, SliceOperator)]
-    segments = [segment for operator in slices for state in operator.states for segment in state.segments]
+    states = (state for operator in slices for state in operator.states if not state.rests)
+    segments = [segment for state in states for segment in state.segments]
     parts = sum(segment.bytes for segment in segments) // memory.state
     if parts < 1:
         return [until]

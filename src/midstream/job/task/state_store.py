@@ -15,7 +15,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import UserFunction
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
-from midstream.checkpoint.packs import SegmentEntry, StateKey, kept_entries, open_segment, open_states
+from midstream.checkpoint.packs import SegmentEntry, StateKey, kept_entries, open_in, open_segment, open_states
 from midstream.distribution.fragments import Received, Routing, leaves
 from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName
 from midstream.distribution.placement import Placed
@@ -72,7 +72,7 @@ class StateStore:
         mapped: dict[int, Segment] = {}
         for number, (_, state) in new.items():
             entry = self.pool.written.pop(number)
-            mapped[number] = self.pool.opened[entry.place] = open_segment(self.files, entry, state.schema)
+            mapped[number] = self.pool.opened[entry.place] = open_in(self.files, entry, state)
             self.pool.entries[entry.place] = entry
         for _, state in states:
             if any(id(segment) in mapped for segment in state.segments):

@@ -150,7 +150,7 @@ class Task:
             return self.migration.execution.sources
         return tuple(source for source, _ in self.graph.live.sources)
 
-    def _states(self) -> list[NamedState]:
+    def named_states(self) -> list[NamedState]:
         """All states under the names they are stored by."""
         parts = self.marks or self.migration
         if parts is not None:
@@ -173,7 +173,7 @@ class Task:
         if self.marks is not None and not self.marks.is_marked(entries):
             self.marks.mark(entries, self.store)
             return
-        states = self._states()
+        states = self.named_states()
         others = _require_known(work, entries, states)
         self._reopen(by_state(entries), states)
         back = unmarked(self.store.files, others, work.fragment.plan, work.functions)
@@ -248,7 +248,7 @@ class Task:
 
     def spill(self) -> None:
         """Moves new segments into files and maps them once they are many."""
-        self.store.spill(self._states())
+        self.store.spill(self.named_states())
 
     def sent(self) -> Iterator[tuple[FragmentWork, Elements]]:
         """What goes on to other fragments, since the last time."""
@@ -263,10 +263,10 @@ class Task:
         return {member.work.query: given for member, given in pairs if isinstance(given, ResultsBuffer)}
 
     def closed(self) -> Iterator[tuple[FragmentWork, FragmentReport]]:
-        """Writes new segments; says what each fragment has now."""
+        """Writes new segments, in one file with those of the slot's other tasks; says what each fragment has now."""
         self.store.pool.unify()
-        states = self._states()
-        self.store.write(states)
+        self.store.write(named for task in self.store.pool.tasks for named in task.named_states())
+        states = self.named_states()
         self.store.remove_merged(states)
         self.closed_with = list(self._entries(states))
         counted: set[int] = set()

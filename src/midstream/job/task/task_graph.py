@@ -134,7 +134,7 @@ class TaskGraph:
                 continue
             for port, state in ports_of(operator):
                 alias = None if port is None else window_alias(node.inputs[port])
-                if alias is not None:
+                if alias is not None and not state.rests:
                     begun = (has_null_keys(operator, state), self.owner[i].since[alias])
                     yield (state.id, state.key, tuple(state.schema.names), *begun), operator.frontier, state
 

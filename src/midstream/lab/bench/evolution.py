@@ -28,8 +28,8 @@ RETAINED = 4_000
 """For how many ticks rows of the corpus' streams are retained."""
 
 STREAMS = "ABCD"
-ROWS, BEFORE, STEADY = 4_000, 8, 60
-"""Rows of a stream in a batch, the batches that are timed before the change, and all once windows are full."""
+ROWS, BEFORE, MOST = 4_000, 8, 2_000
+"""Rows of a stream in a batch, the batches that are timed before the change, and those that it may take, at most."""
 
 ROW_BYTES = 60
 """What a row takes in a window, about."""
@@ -90,8 +90,8 @@ def _complete_at_once(retained: bool) -> Iterator[bool]:
 def _add_deriving(report: Report, state: int, seed: int) -> None:
     """Changes a join with so much state while batches come, and compares with running the windows' rows through it."""
     window = max(1, state // (len(STREAMS) * ROW_BYTES * ROWS)) * ROWS
-    batches = [_rows(seed + i, i * ROWS) for i in range(window // ROWS + STEADY)]
-    filled = len(batches) - STEADY
+    filled = window // ROWS
+    batches = [_rows(seed + i, i * ROWS) for i in range(filled + BEFORE + 1)]
     old = JOIN.format(columns=OLD, window=window)
     new = JOIN.format(columns=NEW, window=window * 3 // 4) + " AND A.v < 90"
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder, _join(folder, old) as session:
@@ -99,11 +99,9 @@ def _add_deriving(report: Report, state: int, seed: int) -> None:
             session.push(batch)
         before = [_timed(session, batch) for batch in batches[filled : filled + BEFORE]]
         told, meanwhile = session.replace("q", new), list[float]()
-        for batch in batches[filled + BEFORE :]:
-            meanwhile.append(_timed(session, batch))
-            if session.queries["q"].cql == new:
-                break
-        answers = session.queries["q"].cql == new
+        while not (answers := session.queries["q"].cql == new) and len(meanwhile) < MOST:
+            number = filled + BEFORE + len(meanwhile)
+            meanwhile.append(_timed(session, _rows(seed + number, number * ROWS)))
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder, _join(folder, old) as session:
         for batch in batches[: filled + BEFORE]:
             session.push(batch)

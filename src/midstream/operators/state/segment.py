@@ -78,16 +78,9 @@ class Segment:
 
 def make_segment(elements: Elements, hashes: Hashes, bucket: int, born: int, place: str | None = None) -> Segment:
     """A segment of elements that are sorted by hash already."""
-    return Segment(
-        elements,
-        hashes,
-        bucket,
-        born,
-        int(elements.valid_from.min()),
-        int(elements.valid_to.min()),
-        int(elements.valid_to.max()),
-        place,
-    )
+    since, until = elements.valid_from, elements.valid_to
+    bounds = int(since.min()), int(until.min()), int(until.max())
+    return Segment(elements, hashes, bucket, born, *bounds, place)
 
 
 def sort_by_hash(elements: Elements, hashes: Hashes) -> tuple[Elements, Hashes]:
@@ -185,6 +178,11 @@ class Grouping:
     def same_order(self, other: Grouping | None) -> bool:
         """Whether states of equal rows in equal slots have one order."""
         return other is not None and (self.bits, self.arrival) == (other.bits, other.arrival)
+
+
+def spread(rows: int) -> Hashes:
+    """Hashes of rows in no order by key: a part of the rows is a part of all hashes."""
+    return np.arange(rows, dtype=np.uint64) * np.uint64((2**64 - 1) // max(1, rows))
 
 
 def key_hashes(rows: pa.RecordBatch, key: Key, grouping: Grouping | None) -> Hashes:

@@ -8,7 +8,7 @@ the bucket has rested. What the state holds is named by its id, the key it is so
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate, empty_elements
 from midstream.operators.ordering import hash_order, stable_order
-from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, pairs
+from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, pairs, spread
 
 TIER = 4
 """How many segments of like size are merged into one, and how much larger the next size is."""
@@ -52,6 +52,10 @@ class SortedState:
     """How many rows an append must have to be worth more than one segment."""
     dead_share: ClassVar[float] = 0.15
     """The share of expired rows at which a closed segment is rewritten."""
+    rested: ClassVar[int] = RESTED
+    tier: ClassVar[int] = TIER
+    rests: ClassVar[bool] = False
+    """Whether nobody looks into it, as a rule."""
     grouping: Grouping | None = None
     """Of which partition group its rows are, if it is sorted by group."""
     most_merged: int | None = None
@@ -177,19 +181,17 @@ class SortedState:
         return range(step * lowest + step - 1, step * (highest + 1), step), times // (step * width) - lowest
 
     def _due(self, frontier: int) -> list[list[Segment]]:
-        by_bucket: dict[int, list[Segment]] = defaultdict(list)
-        for segment in self.segments:
-            by_bucket[segment.bucket].append(segment)
         due = []
-        for segments in by_bucket.values():
-            closed = self.longest is not None and max(s.born for s in segments) <= self.appends - RESTED
+        for segments in _alike(self.segments, lambda segment: segment.bucket):
+            closed = self.longest is not None and max(s.born for s in segments) <= self.appends - self.rested
             if closed and (_origins(segments) > 1 or len(segments) > TIER):
                 due.append(segments)
             elif closed and len(segments) == 1:
                 if _dead_share(segments[0], frontier) > self.dead_share:
                     due.append(segments)
             elif not closed:
-                due.extend(_full_tiers(segments))
+                tiers = _alike(segments, lambda segment: len(segment).bit_length() // 2)
+                due.extend(tier for tier in tiers if len(tier) >= self.tier)
         return due
 
     def _crowd(self) -> int:
@@ -204,16 +206,36 @@ class SortedState:
             self.segments.append(new)
 
 
+class RestingState(SortedState):
+    """Rows that are kept for whoever may ask for them later: as they came, with hashes that say nothing of them.
+
+    They are merged late: that segments are few matters to manifests alone.
+    """
+
+    rests = True
+    tier = 16
+    rested = least_split = 2**62
+
+    def insert(self, elements: Elements, hashes: Hashes) -> None:
+        self.append(elements, spread(len(elements)))
+
+    def merged(self, segments: Sequence[Segment], frontier: int) -> Segment | None:
+        ordered = sorted(segments, key=lambda segment: segment.born)
+        together = concatenate([segment.elements.without_hashes() for segment in ordered])
+        return make_segment(together, spread(len(together)), ordered[-1].bucket, ordered[-1].born)
+
+
 def _origins(segments: Sequence[Segment]) -> int:
     """How many segments some are parts of."""
     return len({id(segment) if segment.origin is None else segment.origin for segment in segments})
 
 
-def _full_tiers(segments: list[Segment]) -> list[list[Segment]]:
-    tiers: dict[int, list[Segment]] = defaultdict(list)
+def _alike(segments: Sequence[Segment], what: Callable[[Segment], int]) -> Collection[list[Segment]]:
+    """Segments that have something in common."""
+    found: dict[int, list[Segment]] = defaultdict(list)
     for segment in segments:
-        tiers[len(segment).bit_length() // 2].append(segment)
-    return [tier for tier in tiers.values() if len(tier) >= TIER]
+        found[what(segment)].append(segment)
+    return found.values()
 
 
 def _dead_share(segment: Segment, frontier: int) -> float:
