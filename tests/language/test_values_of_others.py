@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -66,6 +67,17 @@ SPARK = [
     ("exists(array(1, NULL), y -> y > 2)", None),
     ("forall(array(), y -> y > 2)", True),
     ("struct(1 AS x, 'q' AS y)", {"x": 1, "y": "q"}),
+    ("map_filter(map(1, 2, 3, 9), (k, v) -> v > 5)", [(3, 9)]),
+    ("transform_keys(map(1, 'a'), (k, v) -> k + 1)", [(2, "a")]),
+    ("zip_with(array('a'), array('d', 'e'), (x, y) -> concat(x, y))", ["ad", None]),
+    ("add_months('2016-08-31', 1)", dt.date(2016, 9, 30)),
+    ("date_trunc('YEAR', '2015-03-05T09:32:05.359')", dt.datetime(2015, 1, 1)),
+    ("format_string('%d-%s', 1, 'a')", "1-a"),
+    ("ceil(3.1411, 3)", 3.142),
+    ("size(map(1, 2))", 1),
+    ("from_json('{\"a\": 1}', 'a INT').a", 1),
+    ("str_to_map('a:1,b:2')", [("a", "1"), ("b", "2")]),
+    ("'Spark' LIKE ANY ('%x', 'S%')", True),
 ]
 
 
@@ -117,6 +129,11 @@ SAME = [
     "SELECT list_transform(ys, lambda y: list_reduce(ys, lambda s, z: s + z * y, 0)) FROM t",
     "SELECT {'x': 1, 'y': 2} = row(1, 2), {'x': 1, 'y': 2} < row(1, 3)",
     "SELECT MAP {1: 'a'} = MAP {1: 'a'}, ys[1:2], list_slice(ys, 1, 2) FROM t",
+    "SELECT TIMESTAMP '2020-01-31 00:00:00' + INTERVAL '1 month' * (a / 2) FROM t",
+    "SELECT INTERVAL '1 hour' / 4, avg(INTERVAL '1 minute' * a) FROM t",
+    "SELECT max(a, 2), min(b, 5), sum(NULL::INTEGER) FROM t",
+    "SELECT b FROM t EXCEPT SELECT 'x'",
+    "SELECT b, a, GROUPING_ID(b, a) FROM t GROUP BY CUBE (b, a)",
 ]
 
 
@@ -168,6 +185,79 @@ def test_a_struct_is_compared_with_a_row_by_places_and_with_other_fields_not_at_
         rows("SELECT {'x': 1} = {'z': 1}")
     with pytest.raises(ms.QueryError, match="rows of 2 and of 3"):
         rows("SELECT {'x': 1, 'y': 2} = (1, 2, 3)")
+
+
+def test_a_number_under_a_cast_to_decimal_is_read_exactly() -> None:
+    found = rows(
+        "SELECT 12345678987654321.2345678987654321::DECIMAL(33, 16), CAST(-0.1 AS DECIMAL(3, 2)), 1e2::DECIMAL(5, 1)"
+    )
+    assert found == [(Decimal("12345678987654321.2345678987654321"), Decimal("-0.10"), Decimal("100.0"))]
+
+
+@pytest.mark.parametrize("written", ["grouping_id()", "grouping__id"])
+def test_the_number_of_a_grouping_may_be_of_all_its_keys(written: str) -> None:
+    query = "SELECT b, a, {} AS g FROM t GROUP BY CUBE (b, a) HAVING count(*) > 0"
+    assert sorted(map(repr, rows(query.format(written)))) == sorted(map(repr, rows(query.format("grouping_id(b, a)"))))
+    assert {g for _, _, g in rows(query.format(written))} == {0, 1, 2, 3}
+
+
+def test_functions_that_give_rows_of_json_do_so_in_select_and_in_from() -> None:
+    assert rows("SELECT a, jsonb_array_elements_text('[1, \"b\"]') FROM t WHERE a = 1") == [(1, "1"), (1, "b")]
+    assert rows('SELECT * FROM jsonb_each_text(\'{"a": 1, "b": "c"}\')') == [("a", "1"), ("b", "c")]
+    assert rows("SELECT k, v FROM json_each('{\"a\": [1]}') AS j(k, v)") == [("a", "[1]")]
+
+
+def test_a_function_of_values_gives_one_row_in_from() -> None:
+    assert rows("SELECT x FROM abs(-1) AS f(x)") == rows("SELECT abs FROM abs(-1)") == [(1,)]
+    assert rows("SELECT a, x FROM t, upper(b) AS f(x) WHERE a < 3") == [(1, "X"), (2, "Y")]
+
+
+def test_not_like_any_holds_if_one_is_not_like_it() -> None:
+    found = "SELECT 'a' NOT LIKE ANY (['a', NULL]), 'a' NOT LIKE ANY (['b', NULL]), 'a' NOT LIKE ALL (['b', 'a'])"
+    assert rows(found) == [(None, True, False)]
+    with pytest.raises(ms.QueryError, match="LIKE ANY takes patterns, no sub-query"):
+        rows("SELECT b FROM t WHERE b LIKE ANY (SELECT b FROM t)")
+
+
+@pytest.mark.parametrize(
+    "call", ["to_char(a, '999')", "quarter(a)", "months_between(a, a)", "trunc(a, 'MM')", "max(a, b)"]
+)
+def test_what_is_no_time_or_number_is_refused_before_any_row_comes(call: str) -> None:
+    with pytest.raises(ms.QueryError, match=r"does not take int64"):
+        rows(f"SELECT {call} FROM t")
+
+
+def test_minus_is_except_and_a_name_elsewhere() -> None:
+    assert rows("SELECT b FROM t WHERE b = 'x' MINUS SELECT 'y'") == [("x",)]
+    assert rows("SELECT minus FROM (SELECT 1 AS minus) AS q") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("written", "moved"),
+    [
+        ("'1-2' YEAR TO MONTH", dt.datetime(2021, 3, 1)),
+        ("'2:30' HOUR TO MINUTE", dt.datetime(2020, 1, 1, 2, 30)),
+        ("'-1 2:03:04.5' DAY TO SECOND", dt.datetime(2019, 12, 30, 21, 56, 55, 500000)),
+    ],
+)
+def test_an_interval_reaches_from_one_unit_to_another(written: str, moved: dt.datetime) -> None:
+    assert rows(f"SELECT TIMESTAMP '2020-01-01 00:00:00' + INTERVAL {written}") == [(moved,)]
+
+
+def test_an_interval_between_units_has_a_number_for_each() -> None:
+    with pytest.raises(ms.QueryError, match="has not the numbers of DAY TO SECOND"):
+        rows("SELECT INTERVAL '1 2' DAY TO SECOND")
+    with pytest.raises(ms.QueryError, match="there is nothing from MONTH TO DAY"):
+        rows("SELECT INTERVAL '1 2' MONTH TO DAY")
+
+
+def test_names_of_pivoted_columns_need_no_as() -> None:
+    query = "SELECT one_s, two_s FROM (SELECT a, b FROM t) PIVOT (sum(a) s FOR b IN ('x' one, 'y' AS two))"
+    assert rows(query) == [(1, 2)]
+
+
+def test_flinks_objects_of_json_have_values_behind_a_word() -> None:
+    assert rows("SELECT JSON_OBJECT('k' VALUE 1, 'j' VALUE 'x')", "flink") == [('{"k":1,"j":"x"}',)]
 
 
 def test_an_outer_join_of_elements_keeps_rows_none_of_whose_elements_fits() -> None:

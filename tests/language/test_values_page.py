@@ -28,6 +28,7 @@ SAID: dict[str, Any] = {
     "split_part('a,b', ',', 5)": "",
     "'5' = 5": True,
     "(1, NULL) = (1, 2)": None,
+    "0.1 + 0.2 = 0.3": False,
     "1 # 2 & 4": 0,
     "to_hex(255)": "FF",
     "CAST(['a', 'b'] AS TEXT)": "[a, b]",

@@ -135,7 +135,6 @@ def _random_case(chance: random.Random, depth: int) -> Expression:
 
 _COMPARED = ("=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_distinct_from", "nullif")
 _SMALL = [Literal(n, INTEGER) for n in (None, 0, 1, 2, 3, -1, -2, 100)]
-_FORMS = ["%Y-%m-%d", "%H:%M:%S", "%f|%j", "%d %b %Y %I%p 100%%", "%Y %Z %z", "plain"]
 
 
 def _arguments(chance: random.Random, function: str, depth: int) -> list[Expression]:
@@ -183,8 +182,6 @@ def _arguments(chance: random.Random, function: str, depth: int) -> list[Express
             return [text(), Literal(chance.choice(["a", "^a.c$", "[0-9]+", "b|c", "ö"]), TEXT)]
         case "date_trunc":
             return [Literal(chance.choice(TRUNCATION_UNITS), TEXT), some(*CLOCKS)]
-        case "strftime":
-            return [some(*CLOCKS), Literal(chance.choice(_FORMS), TEXT)]
         case "year" | "month" | "day" | "hour" | "minute" | "second" | "dayofweek" | "dayofyear" | "epoch" | "epoch_ms":
             return [some(*CLOCKS)]
         case "upper" | "lower" | "length" | "trim" | "ltrim" | "rtrim" | "reverse":

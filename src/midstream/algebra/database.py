@@ -90,7 +90,18 @@ def settled(type_: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(f.name, settled(f.type)) for f in type_])
     if kind.is_dictionary(type_) or kind.is_null(type_):
         return pa.string()
-    return type_
+    return pa.duration("us") if kind.is_interval(type_) else type_
+
+
+def measured(sql: str, type_: pa.DataType) -> str:
+    """SQL of a type whose amounts of time are given as microseconds."""
+    if kind.is_duration(type_):
+        return f"epoch_us({sql})"
+    if kind.is_list(type_) and kind.is_duration(type_.value_type):
+        return f"list_transform({sql}, lambda amount: epoch_us(amount))"
+    if "duration" in str(type_):
+        raise QueryError(f"{type_} holds amounts of time", hint="write them as numbers: epoch_us(x)")
+    return sql
 
 
 def _zone(types: Sequence[pa.DataType]) -> str:

@@ -26,7 +26,6 @@ from midstream.algebra.signatures import (
     concatenation,
     counted,
     fixed,
-    formatting,
     joining,
     logic,
     membership,
@@ -118,7 +117,6 @@ SCALAR: Mapping[str, Rule] = {
     "epoch": clock("epoch", DOUBLE, of_dates=False),
     "epoch_ms": clock("epoch_ms", INTEGER, of_dates=False),
     "date_trunc": truncation,
-    "strftime": formatting,
 }
 """Every scalar function and operator, by the name it has in a `Call`."""
 
@@ -129,9 +127,14 @@ def _count(types: Types) -> Signature:
     return Signature(typed(types), INTEGER)
 
 
+def _or_integer(type_: pa.DataType) -> pa.DataType:
+    """The number that a value is; a null without a type is an integer."""
+    return INTEGER if kind.is_null(type_) else as_number(type_)
+
+
 def _sum(types: Types) -> Signature:
     counted("sum", types, 1, 1)
-    type_ = as_number(types[0])
+    type_ = _or_integer(types[0])
     if kind.is_decimal(type_):
         wide = wide_decimal(scale_of(type_))
         return Signature((wide,), wide)
@@ -144,10 +147,10 @@ def _sum(types: Types) -> Signature:
 def _moment(function: str) -> Rule:
     def rule(types: Types) -> Signature:
         counted(function, types, 1, 1)
-        if not is_number(as_number(types[0])):
+        if not is_number(_or_integer(types[0])):
             raise refuse(function, types, "it takes a number")
         # What comes of integers comes of their exact sums, so they stay integers on the way in.
-        exact = kind.is_integer(as_number(types[0]))
+        exact = kind.is_integer(_or_integer(types[0]))
         return Signature((pa.int64() if exact else DOUBLE,), DOUBLE)
 
     return rule
@@ -180,7 +183,36 @@ SYNONYMS: Mapping[str, str] = {
     "character_length": "length",
     "substr": "substring",
     "mean": "avg",
-    "stddev_samp": "stddev",
+    **dict.fromkeys(("stddev_samp", "stddev_sample", "std"), "stddev"),
+    "try_sum": "sum",
+    "try_avg": "avg",
+    "signum": "sign",
+    "positive": "as_value",
+    "div": "integer_division",
+    "format_string": "printf",
+    "translate3": "translate",
+    "collect": "collect_list",
+    "sum_list": "list_sum",
+    "array_average": "list_avg",
+    "arrays_zip": "list_zip",
+    "array_join": "array_to_string",
+    "timestamp_seconds": "to_timestamp",
+    "date_from_unix_date": "from_days",
+    "unix_millis": "epoch_ms",
+    "unix_micros": "epoch_us",
+    **dict.fromkeys(("unix_seconds", "to_unix_timestamp"), "unix_timestamp"),
+    "day_of_month": "day",
+    "day_of_year": "dayofyear",
+    "day_of_week": "isodow",
+    "week_of_year": "week",
+    "to_jsonb": "to_json",
+    "json_objectagg": "json_group_object",
+    "map_from_key_values": "map",
+    "map_access": "map_extract_value",
+    "map_cat": "map_concat",
+    "map_length": "cardinality",
+    "map_contains_key": "map_contains",
+    "split_to_map": "str_to_map",
     "var_samp": "variance",
     "dow": "dayofweek",
     "doy": "dayofyear",
@@ -193,7 +225,7 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("percentile_disc", "percentile_approx", "approx_percentile", "approx_quantile"), "quantile_disc"),
     "quantile": "quantile_disc",
     **dict.fromkeys(("every", "logical_and"), "bool_and"),
-    **dict.fromkeys(("some", "logical_or"), "bool_or"),
+    **dict.fromkeys(("any", "some", "logical_or"), "bool_or"),
     "first_value": "first",
     "last_value": "last",
     "arbitrary": "any_value",
@@ -215,7 +247,7 @@ SYNONYMS: Mapping[str, str] = {
     "map_union": "map_concat",
     "as_map": "map",
     "struct": "named_struct",
-    "charindex": "locate",
+    **dict.fromkeys(("charindex", "position"), "locate"),
     "date_bin": "time_bucket",
     "timeadd": "timestampadd",
     "timesub": "timestampsub",
@@ -263,6 +295,6 @@ SYNONYMS: Mapping[str, str] = {
     "array": "list_value",
     "struct_pack": "named_struct",
     "map_from_arrays": "map",
-    **dict.fromkeys(("element_at", "list_element"), "subscript"),
+    **dict.fromkeys(("element_at", "try_element_at", "list_element"), "subscript"),
 }
 """Other names for the same functions."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.types as kind
 
-from midstream.algebra.borrowed import BORROWED, borrow, columns_among, constant, decided
+from midstream.algebra.borrowed import BORROWED, borrow, columns_among, constant
+from midstream.algebra.borrowed_forms import decided
 from midstream.algebra.expressions import INFIX, Call, Case, Cast, Column, Expression, Literal
+from midstream.algebra.types import has_elements
 from midstream.errors import QueryError
 
 LIST_FUNCTIONS = {
@@ -19,8 +22,32 @@ LIST_FUNCTIONS = {
     **dict.fromkeys(("list_reduce", "array_reduce", "reduce", "aggregate"), "list_reduce({0}, {f})"),
     **dict.fromkeys(("any_match", "array_any_match", "exists"), decided("any", "list_transform({0}, {f})")),
     **dict.fromkeys(("all_match", "forall"), decided("all", "list_transform({0}, {f})")),
+    "zip_with": "list_transform(list_zip({0}, {1}), {f})",
+    "map_filter": "map_from_entries(list_filter({0}, {f}))",
+    "transform_keys": "map_from_entries(list_transform({0}, lambda {p}: {'key': {b}, 'value': {p}.value}))",
+    "transform_values": "map_from_entries(list_transform({0}, lambda {p}: {'key': {p}.key, 'value': {b}}))",
 }
-"""The functions by name, over a list and the function that is applied."""
+"""The functions by name, over a list and the function that is applied: `{f}`, of parameters `{p}` and a body `{b}`."""
+
+OF_MAPS = {"filter": "map_filter"}
+"""Functions that give maps of maps, by what they are called of lists."""
+
+
+def form_of(name: str, type_: pa.DataType) -> str | None:
+    """The form of a function over a value of a type; a map is the list of its entries."""
+    if kind.is_map(type_):
+        return LIST_FUNCTIONS[OF_MAPS.get(name, name)].replace("{0}", "map_entries({0})")
+    return None if "map" in LIST_FUNCTIONS[name] else LIST_FUNCTIONS[name]
+
+
+def parts_of(types: Sequence[pa.DataType]) -> list[tuple[str, pa.DataType]]:
+    """What a function's values are of an element of a map, of a list, or of several side by side; none of others."""
+    if kind.is_map(types[0]):
+        return [(".key", types[0].key_type), (".value", types[0].item_type)]
+    if not all(map(has_elements, types)):
+        return []
+    return [(f"[{place}]" * (len(types) > 1), type_.value_type) for place, type_ in enumerate(types, 1)]
+
 
 _TYPES = """
     int8 TINYINT, int16 SMALLINT, int32 INTEGER, int64 BIGINT, float32 FLOAT, float64 DOUBLE, string VARCHAR,
@@ -39,8 +66,8 @@ def body_in_sql(value: Expression, names: Mapping[str, str], own: Container[str]
         case Literal():
             return "NULL" if value.value is None else constant(value) or _refused(value)
         case Cast(inner, type_, attempt):
-            kind = TYPES.get(type_) or _refused(value)
-            return f"{'TRY_' if attempt else ''}CAST({body_in_sql(inner, names, own)} AS {kind})"
+            name = TYPES.get(type_) or _refused(value)
+            return f"{'TRY_' if attempt else ''}CAST({body_in_sql(inner, names, own)} AS {name})"
         case Case(branches, default):
             whens = (f"WHEN {body_in_sql(c, names, own)} THEN {body_in_sql(v, names, own)}" for c, v in branches)
             return f"CASE {' '.join(whens)} ELSE {body_in_sql(default, names, own)} END"

@@ -312,14 +312,6 @@ def truncation(types: Types) -> Signature:
     return Signature((TEXT, cut), cut)
 
 
-def formatting(types: Types) -> Signature:
-    """An instant as text."""
-    counted("strftime", types, 2, 2)
-    if not kind.is_string(plain(types[1])):
-        raise refuse("strftime", types, "write for instance strftime(t, '%Y-%m')")
-    return Signature((_instant("strftime", types, types[0], of_dates=False), TEXT), TEXT)
-
-
 def as_wider(type_: pa.DataType) -> pa.DataType:
     """Decimals with room for one more digit, which rounding may bring."""
     return pa.decimal128(min(38, type_.precision + 1), type_.scale)

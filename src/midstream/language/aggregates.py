@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, IN_ORDER, borrow_aggregate
+from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, IN_ORDER, borrow_aggregate, overloaded
 from midstream.algebra.declarations import ARRIVAL, AggregateFunction
 from midstream.algebra.expressions import (
     AggregateCall,
@@ -115,8 +115,7 @@ class Aggregates:
         if node.args.get("ignore_nulls"):
             name = KNOWN.get(name, name)
         keys = self._order(node, inner, name, arguments)
-        if name in ("min", "max") and arguments and is_nested(arguments[0].type):
-            name = f"nested_{name}"
+        name = overloaded(name, [a.type for a in arguments])
         if name in BORROWED_AGGREGATES:
             with self.binding.at(node):
                 return replace(borrow_aggregate(name, arguments, keys, distinct), where=where)

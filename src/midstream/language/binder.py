@@ -225,9 +225,17 @@ class QueryBinder:
                 node,
                 hint="put the groupings into a sub-query",
             )
-        plans = []
+        plans, whole = [], list(dict.fromkeys(key for keys in sets for key in keys.expressions))
+
+        def numbered(part: exp.Expr) -> exp.Expr:
+            """Which keys of all are null, for `grouping_id()` and `grouping__id`."""
+            asked = isinstance(part, exp.Column | exp.Anonymous) and not part.expressions
+            called = asked and part.name.casefold().replace("__", "_") == "grouping_id"
+            return exp.Anonymous(this="grouping_id", expressions=[key.copy() for key in whole]) if called else part
+
         for keys in sets:
-            variant = node.copy()
+            variant = node.copy().transform(numbered)
+            assert isinstance(variant, exp.Select)
             others = [key.copy() for other in sets for key in other.expressions if key not in keys.expressions]
             group = exp.Group(expressions=[key.copy() for key in keys.expressions], others=others)
             group.meta.update(node.args["group"].meta)

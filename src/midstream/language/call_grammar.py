@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.list_functions import LIST_FUNCTIONS
-from midstream.language.grammar import MOST_EXPANDED, NAMES
+from midstream.language.grammar import MOST_EXPANDED, NAMES, NOTHING
 from midstream.language.nodes import Duration, Node, TypeName, at, with_arguments
 from midstream.language.operator_tables import ESCAPES
 from midstream.language.over_grammar import PREDICATE, OverGrammar
@@ -17,6 +17,9 @@ UNITS = frozenset(
     {"us", "ms", "s", "sec", "min", "h", "d", "microsecond", "millisecond", "second", "minute", "hour", "day"}
     | {"week", "month", "quarter", "year"}
 )
+
+PARTS = "year month\nday hour minute second"
+"""Units of which one may reach to another: DAY TO SECOND."""
 
 FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
 
@@ -37,12 +40,10 @@ class CallGrammar(OverGrammar):
                 made = self._cast(token, name)
             case "EXTRACT":
                 made = self._extract(token)
-            case "POSITION":
-                made = self._position(token)
             case "TRIM":
                 made = self._trim(token)
-            case "OVERLAY":
-                made = self._separated(token, "PLACING", "FROM", "FOR")
+            case "OVERLAY" | "POSITION" | "SUBSTRING" | "SUBSTR":
+                made = self._separated(token, "PLACING", "FOR")
             case _:
                 return self._function(token)
         self.need(TokenType.R_PAREN, ")")
@@ -99,21 +100,19 @@ class CallGrammar(OverGrammar):
         if token.text.lower() in LIST_FUNCTIONS:
             return self.several(self._lambda_or_value)
         arguments = self.values()
-        if token.text.upper() in ("SUBSTRING", "SUBSTR") and self.take(TokenType.FROM):
-            arguments.append(self.value())
-            if self.take_word("FOR"):
-                arguments.append(self.value())
+        while token.text.upper().startswith("JSON_OBJECT") and self.take_word("VALUE"):
+            arguments += self.values()
         return arguments
 
     def _lambda(self) -> Node:
-        """`x -> x + 1`, `(x, i) -> x + i` or `lambda x, i: x + i`."""
+        """`x -> x + 1`, `(x, i) -> x + i`, `lambda x, i: x + i` or `|x, i| x + i`."""
         token = self._curr
-        python = self.take_word("LAMBDA")
-        wrapped = None if python else self.take(TokenType.L_PAREN)
+        begin = self.take_word("LAMBDA") or self.take(TokenType.L_PAREN, TokenType.PIPE) or NOTHING
         names = self.several(lambda: self.identifier("the name of an element"))
-        if wrapped:
+        if begin.token_type == TokenType.L_PAREN:
             self.need(TokenType.R_PAREN, ")")
-        self.take(TokenType.FARROW) or self.need(TokenType.COLON if python else TokenType.ARROW, ": or ->")
+        arrow = {TokenType.VAR: TokenType.COLON, TokenType.PIPE: TokenType.PIPE}.get(begin.token_type, TokenType.ARROW)
+        self.take(TokenType.FARROW) or self.need(arrow, ": or ->")
         return at(exp.Lambda(this=self.value(), expressions=names), token)
 
     def _lambda_or_value(self) -> Node:
@@ -121,7 +120,7 @@ class CallGrammar(OverGrammar):
         while self._at(self._index).token_type == TokenType.L_PAREN and self.token_after(place) == TokenType.COMMA:
             place += 2
         arrow = self.token_after(1 if self._curr.token_type in NAMES else place + 1)
-        begins = arrow in (TokenType.ARROW, TokenType.FARROW) or self.peek_word("LAMBDA")
+        begins = arrow in (TokenType.ARROW, TokenType.FARROW) or self.peek_word("LAMBDA") or self.peek(TokenType.PIPE)
         return self._lambda() if begins else self.value()
 
     def _named_arguments(self) -> list[Node]:
@@ -148,7 +147,7 @@ class CallGrammar(OverGrammar):
         if self.take_words("WITHIN", "GROUP"):
             made.set("within", self.wrapped(lambda: self.order_keys() or self.expected("ORDER BY")))
         if self.take_words("FILTER", "("):
-            self.need(TokenType.WHERE, "WHERE")
+            self.take(TokenType.WHERE)
             made.set("filter", self.value())
             self.need(TokenType.R_PAREN, ")")
         if self.begins_over():
@@ -170,11 +169,6 @@ class CallGrammar(OverGrammar):
         name = FIELDS.get(field.text.upper(), field.text.lower())
         return at(exp.Anonymous(this=name, expressions=[self.value()]), field)
 
-    def _position(self, token: Token) -> Node:
-        needle = self.value(PREDICATE)
-        self.need(TokenType.IN, "IN")
-        return at(exp.Anonymous(this="strpos", expressions=[self.value(), needle]), token)
-
     def _trim(self, token: Token) -> Node:
         """`TRIM(s)`, `TRIM(s, letters)` or `TRIM([BOTH | LEADING | TRAILING] [letters] FROM s)`."""
         side = None
@@ -188,9 +182,9 @@ class CallGrammar(OverGrammar):
 
     def _separated(self, token: Token, *words: str) -> Node:
         """A call whose arguments are separated by words or by commas."""
-        arguments = [self.value()]
-        while self.take(TokenType.COMMA, TokenType.FROM) or self.take_word(*words):
-            arguments.append(self.value())
+        arguments = [self.value(PREDICATE)]
+        while self.take(TokenType.COMMA, TokenType.FROM, TokenType.IN) or self.take_word(*words):
+            arguments.append(self.value(PREDICATE))
         return at(exp.Anonymous(this=token.text, expressions=arguments), token)
 
     def type_name(self) -> TypeName:
@@ -260,9 +254,20 @@ class CallGrammar(OverGrammar):
             sign = "-" if self.take(TokenType.DASH) else ""
             amount = sign + self.need(TokenType.NUMBER, "a number or a duration such as '5 seconds'").text
         unit = self._unit()
+        if unit and self.take_word("TO"):
+            amount, unit = self._parts(amount, unit, self.identifier("a unit of time").name), None
         while unit and self.is_unit(1) and (more := self.take(TokenType.NUMBER, TokenType.STRING)):
             amount, unit = f"{amount} {unit} {more.text}", self._unit()
         return at(Duration(this=amount, unit=unit), token)
+
+    def _parts(self, amount: str, first: str, last: str) -> str:
+        """`'1 02:30' DAY TO MINUTE` and its kin, with the unit behind each number."""
+        sign, numbers = "-" * amount.lstrip().startswith("-"), re.findall(r"[\d.]+", amount)
+        span = re.search(rf"{first.removesuffix('s')}\b.*\b{last.removesuffix('s')}", PARTS, re.IGNORECASE)
+        units = span[0].split() if span else self.fail(f"there is nothing from {first} TO {last}")
+        if len(numbers) != len(units):
+            self.fail(f"{amount!r} has not the numbers of {first} TO {last}")
+        return " ".join(f"{sign}{n} {unit}" for n, unit in zip(numbers, units, strict=True))
 
     def _unit(self) -> str | None:
         token = self.take(TokenType.VAR) if self.is_unit(0) else None

@@ -12,16 +12,14 @@ from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
 from midstream.algebra.declarations import AggregateFunction, ScalarFunction, SqlFunction
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.formats import FORMATTED, directives
-from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
+from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS
 from midstream.algebra.over import ONLY_OVER
 from midstream.algebra.type_names import TYPES
-from midstream.algebra.types import BOOLEAN
 from midstream.errors import QueryError
 from midstream.language.aggregates import CONDITIONS, EXACT, Aggregates
 from midstream.language.binding import nearest
 from midstream.language.call_grammar import UNITS
 from midstream.language.elsewhere import INSTEAD
-from midstream.language.literals import coerce
 from midstream.language.nodes import Node, place, with_arguments
 from midstream.language.over import Overs
 from midstream.language.text import read_value
@@ -172,10 +170,7 @@ def _conditional(binder: ValueBinder, node: exp.Anonymous) -> Expression:
     if len(node.expressions) != 3:
         raise binder.binding.error("if takes a condition and two values", node)
     condition, *choices = node.expressions
-    bound = binder.bind(condition)
-    with binder.binding.at(condition):
-        require_condition(bound.type, "if")
-    return binder.choice([coerce(bound, BOOLEAN)], [binder.bind(c) for c in choices], choices)
+    return binder.choice([binder.condition(condition, "if")], [binder.bind(c) for c in choices], choices)
 
 
 def _aggregate(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression:

@@ -23,7 +23,11 @@ def bind_cast(binder: ValueBinder, node: exp.Cast) -> Expression:
             typed = literals.typed_literal(inner.this, name)
         if typed is not None:
             return typed
-    bound = binder.bind(inner)
+    number = inner.this if isinstance(inner, exp.Neg) else inner
+    if kind.is_decimal(type_) and isinstance(number, exp.Literal) and not number.args.get("is_string"):
+        bound: Expression = literals.exact(f"{'-' * (number is not inner)}{number.this}")
+    else:
+        bound = binder.bind(inner)
     if (function := _borrowed(bound.type, type_, name.this)) is not None and not attempt:
         arguments = [bound, Literal(None, type_)] if function == "as_type" else [bound]
         return binder.call(function, arguments, [inner] * len(arguments), node)

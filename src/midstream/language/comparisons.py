@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.borrowed import QUANTIFIED
+from midstream.algebra.borrowed_forms import QUANTIFIED
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.types import BOOLEAN, TEXT, show_type
 from midstream.errors import QueryError

@@ -113,6 +113,9 @@ class ExpressionGrammar(CallGrammar):
         else:
             self._advance()
             made = self._predicate(left, operator)
+        if negated and isinstance(made.expression, exp.Any | exp.All):  # not all are like it: one is not
+            every = exp.Any if isinstance(made.expression, exp.All) else exp.All
+            made.set("expression", every(this=made.expression.this))
         return at(exp.Not(this=made), negated) if negated else made
 
     def _quantified(self, left: Node, operator: Token) -> Node | None:
@@ -122,7 +125,10 @@ class ExpressionGrammar(CallGrammar):
             return None
         self._advance(2)
         query = self.query() if self.begins_query() else None
-        inside = self.value() if query is None else at(exp.Subquery(this=query), operator)
+        if query is not None and operator.token_type in (TokenType.LIKE, TokenType.ILIKE):
+            self.fail("LIKE ANY takes patterns, no sub-query", operator, hint="EXISTS (SELECT … WHERE a LIKE b)")
+        values = self.values() if query is None else [at(exp.Subquery(this=query), operator)]
+        inside = values[0] if len(values) == 1 else self._named_call("list_value", operator, *values)
         self.need(TokenType.R_PAREN, ")")
         membership = (TokenType.NEQ, True), (TokenType.EQ, False)
         if query is not None and (operator.token_type, every) in membership:
@@ -141,6 +147,8 @@ class ExpressionGrammar(CallGrammar):
                 low = self.value(PREDICATE)
                 self.need(TokenType.AND, "AND between the two bounds of BETWEEN")
                 return at(exp.Between(this=left, low=low, high=self.value(PREDICATE)), operator)
+        if (quantified := self._quantified(left, operator)) is not None:
+            return quantified
         made = at(BINARY[operator.token_type][1](this=left, expression=self.value(PREDICATE)), operator)
         if not self.take_word("ESCAPE"):
             return made

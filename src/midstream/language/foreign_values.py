@@ -21,6 +21,7 @@ _FLINK = {
     "DAYOFWEEK/1": "(dayofweek(…) + 1)",
     "REGEXP_REPLACE/3": "regexp_replace(…, 'g')",
     "LOG/1": "ln(…)",
+    "STR_TO_MAP/1": "str_to_map(…, ',', '=')",
     "CONCAT": "((…) || (…))",
 }
 
@@ -33,6 +34,8 @@ _SPARK = {
     "URL_DECODE/1": "url_decode_param(…)",
     "SORT_ARRAY/1": "list_sort(…, 'ASC', 'NULLS FIRST')",
     "MAP": "map_of(…)",
+    "STR_TO_MAP/1": "str_to_map(…, ',', ':')",
+    "STR_TO_MAP/2": "str_to_map(…, ':')",
     "SUBSTRING/3": "substring_from(…)",
     "SUBSTR/3": "substring_from(…)",
 }

@@ -1,18 +1,21 @@
-"""Functions of lists that take a function: `list_transform(l, x -> x + k)`, `list_filter`, `list_reduce` and their kin.
+"""Functions of lists and maps that take a function: `list_transform(l, x -> x + k)`, `map_filter` and their kin.
 
-DuckDB computes them. The body is bound as any value is, so that names and types are checked, and then written as
-DuckDB's SQL, in which the columns that it reads are arguments like any other.
+DuckDB computes them; to it a map is the list of its entries, and two lists are one of pairs. The body is bound as any
+value is, so that names and types are checked, and then written as DuckDB's SQL, in which the columns that it reads are
+arguments like any other.
 """
 
 from __future__ import annotations
+
+import re
 
 import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.borrowed import WRITTEN
 from midstream.algebra.expressions import Call, Column, Expression, columns_of, walk
-from midstream.algebra.list_functions import LIST_FUNCTIONS, body_in_sql
-from midstream.algebra.types import has_elements, show_type
+from midstream.algebra.list_functions import LIST_FUNCTIONS, body_in_sql, form_of, parts_of
+from midstream.algebra.types import show_type
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
 from midstream.language.scope import Scope, ScopeSource
@@ -21,25 +24,27 @@ from midstream.language.values import ValueBinder
 
 def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
     """A call of a list and a function of its elements; one that reduces the list may begin with a value."""
-    binding, form = binder.binding, LIST_FUNCTIONS[node.name.lower()]
+    binding, name, first = binder.binding, node.name.lower(), around(scope)
     given = [binder.bind(one) for one in node.expressions if not isinstance(one, exp.Lambda)]
-    function, reduces = next(one for one in node.expressions if isinstance(one, exp.Lambda)), "reduce" in form
-    subject, names = given[0], [name.name for name in function.expressions]
-    if len(node.expressions) - len(given) > 1 or len(given) > 1 + reduces or len(names) > 2 + reduces:
+    function, zips = next(one for one in node.expressions if isinstance(one, exp.Lambda)), name == "zip_with"
+    names, reduces = [name.name for name in function.expressions], "reduce" in LIST_FUNCTIONS[name]
+    begins, most = reduces and len(given) > 1, 1 + (reduces or zips)
+    if len(node.expressions) - len(given) > 1 or not 1 + zips <= len(given) <= most or len(names) > 2 + reduces:
         takes = f"a list, a function of at most {2 + reduces} values{' and a value to begin with' * reduces}"
         raise binding.error(f"{node.name} takes {takes}", node)
-    if not has_elements(subject.type):
-        raise binding.error(f"{node.name} takes a list, not {show_type(subject.type)}", node)
-    element = subject.type.value_type
+    form, parts = form_of(name, given[0].type), parts_of([one.type for one in given[: 1 + zips]])
+    if form is None or not parts:
+        raise binding.error(f"{node.name} takes a list or a map, not {show_type(given[0].type)}", node)
 
     def body_of(begun: pa.DataType) -> tuple[Expression, dict[str, str]]:
-        types = [begun, element, pa.int64()] if reduces else [element, pa.int64()]
-        columns = {n: Column(f"#p{i}", t) for i, (n, t) in enumerate(zip(names, types, strict=False), around(scope))}
+        values = [(f"p{first}", begun)] * reduces + [(f"p{first + reduces}{part}", type_) for part, type_ in parts]
+        values += [(f"p{first + reduces + 1}", pa.int64())] * (len(parts) == 1)
+        columns = {n: Column(f"#p{i}", t) for i, (n, (_, t)) in enumerate(zip(names, values, strict=False), first)}
         body = binder.within(Scope(binding, [ScopeSource("", columns)], outer=scope)).bind(function.this)
-        return body, {column.name: column.name[1:] for column in columns.values()}
+        return body, {c.name: sql for c, (sql, _) in zip(columns.values(), values, strict=False)}
 
-    body, own = body_of(given[-1].type if len(given) > 1 else element)
-    if len(given) > 1 and body.type != given[1].type:
+    body, own = body_of(given[1].type if begins else parts[0][1])
+    if begins and body.type != given[1].type:
         given[1] = coerce(given[1], body.type)
         body, own = body_of(body.type)
         if body.type != given[1].type:
@@ -48,10 +53,10 @@ def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
     read = sorted(columns_of(body) - own.keys())
     places = {**own, **{name: f"{{{i + len(given)}}}" for i, name in enumerate(read)}}
     with binding.at(node):
-        written = form.replace(
-            "{f}", f"lambda {', '.join(own.values())}: {body_in_sql(body, places, binding.catalog.functions)}"
-        )
-    written = written[:-1] + ", {1})" if len(given) > 1 else written
+        text = body_in_sql(body, places, binding.catalog.functions)
+    taken = ", ".join(dict.fromkeys(re.split(r"\W", sql)[0] for sql in own.values()))
+    written = form.replace("{f}", "lambda {p}: {b}").replace("{p}", taken).replace("{b}", text)
+    written = written[:-1] + ", {1})" if begins else written
     columns = {part.name: part for part in walk(body) if isinstance(part, Column)}
     return binder.borrowed(WRITTEN + written, [*given, *(columns[name] for name in read)], node)
 

@@ -149,7 +149,7 @@ def _read(text: str, type_: pa.DataType) -> Literal | None:
     if kind.is_duration(type_):
         return interval(exp.Interval(this=Duration(this=text)))
     if kind.is_decimal(type_):
-        return _exact(text)
+        return exact(text)
     return None
 
 
@@ -196,7 +196,7 @@ def _zone(name: str) -> dt.tzinfo:
     return ZoneInfo(name)
 
 
-def _exact(text: str) -> Literal:
+def exact(text: str) -> Literal:
     """`DECIMAL '1.50'`: as many decimals as are written."""
     try:
         value = Decimal(text.strip())

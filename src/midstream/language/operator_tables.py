@@ -35,6 +35,10 @@ OPERATORS: dict[type[Node], str] = {exp.NullSafeNEQ: "is_distinct_from"} | {
 CALLED: dict[TokenType, tuple[int, str]] = {
     TokenType.IRLIKE: (PREDICATE, "regexp_matches_any_case"),
     TokenType.AT_GT: (PREDICATE, "list_has_all"),
+    TokenType.LT_AT: (PREDICATE, "list_within"),
+    TokenType.PLACEHOLDER: (PREDICATE, "json_has_key"),
+    TokenType.HASH_ARROW: (CONCATENATION, "json_at"),
+    TokenType.DHASH_ARROW: (CONCATENATION, "json_text_at"),
     TokenType.DAMP: (PREDICATE, "list_has_any"),
     TokenType.HASH: (CONCATENATION, "xor"),
     TokenType.CARET: (SIGN, "raised"),

@@ -164,7 +164,8 @@ class Overs:
             name, number = ("lead" if name == "lag" else "lag"), -number
         values = [binder.bind(n) for n in nodes]
         if name in RANKINGS:
-            return NamedOver("", AggregateCall(name, (), _ranking_type(name)), number=number)
+            type_ = pa.float64() if name in ("percent_rank", "cume_dist") else INTEGER
+            return NamedOver("", AggregateCall(name, (), type_), number=number)
         shared = values[0].type
         for value, at in zip(values[1:], nodes[1:], strict=True):
             both = common_type(shared, value.type)
@@ -241,10 +242,6 @@ def order_key(binder: ValueBinder, node: Node) -> OrderKey:
 def ordered_by(node: Node, value: Expression) -> OrderKey:
     """A value as a key of ORDER BY, in the direction that is written."""
     return OrderKey(value, bool(node.args.get("desc")), node.args.get("nulls") or "")
-
-
-def _ranking_type(name: str) -> pa.DataType:
-    return pa.float64() if name in ("percent_rank", "cume_dist") else INTEGER
 
 
 def _changed(over: NamedOver, change: Change) -> NamedOver:

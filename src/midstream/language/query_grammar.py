@@ -124,7 +124,7 @@ class QueryGrammar(SourceGrammar):
 
     def _union(self) -> Node:
         left = self._intersect()
-        while token := self.take(TokenType.UNION, TokenType.EXCEPT):
+        while token := self.take(TokenType.UNION, TokenType.EXCEPT) or self.take_word("MINUS"):
             all_, by_name = self._set_all(), self.take_words("BY", "NAME")
             left = self._combined(token, left, all_, self._intersect())
             left.set("by_name", by_name)
@@ -141,7 +141,7 @@ class QueryGrammar(SourceGrammar):
         return word is not None and word.token_type == TokenType.ALL
 
     def _combined(self, token: Token, left: Node, all_: bool, right: Node) -> Node:
-        made = SET_OPERATIONS[token.token_type](this=left, expression=right, distinct=not all_)
+        made = SET_OPERATIONS.get(token.token_type, exp.Except)(this=left, expression=right, distinct=not all_)
         return at(made, token)
 
     def _term(self) -> Node:

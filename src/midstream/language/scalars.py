@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.borrowed import BORROWED, OVERLOADS, borrow
+from midstream.algebra.borrowed import BORROWED, borrow
+from midstream.algebra.borrowed_functions import OVERLOADS
 from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.expressions import Call, Case, Expression, Literal, columns_of
 from midstream.algebra.functions import SCALAR, require_condition
@@ -83,11 +84,11 @@ class ScalarBinder:
         self._depth -= 1
         return bound
 
-    def condition(self, node: Node) -> Expression:
+    def condition(self, node: Node, clause: str = "") -> Expression:
         """The meaning of a condition."""
         bound = self.bind(node)
         with self.binding.at(node):
-            require_condition(bound.type, self.clause)
+            require_condition(bound.type, clause or self.clause)
         return coerce(bound, BOOLEAN)
 
     def call(self, function: str, arguments: list[Expression], nodes: list[Node], node: Node) -> Call:
@@ -154,7 +155,7 @@ class ScalarBinder:
             amount: Expression = Literal(-length if isinstance(node, exp.Sub) else length, pa.int64())
             if factor is not None:
                 amount = self.call("*", [self.bind(factor), amount], [factor, node], node)
-            function = "moved" if months is None else "add_months"
+            function = "moved" if months is None else "moved_by_months"
             return self.call(function, [self.bind(instant), amount], [instant, node], node)
         return None
 
@@ -214,9 +215,6 @@ class ScalarBinder:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.args.get("is_string"):
             return literals.number("-" + inner.this)
-        if isinstance(inner, exp.Interval):
-            bound = literals.interval(inner)
-            return Literal(-bound.value, bound.type)
         return self._apply("negate", [inner], node)
 
     def _logic(self, node: exp.And | exp.Or) -> Expression:
@@ -274,10 +272,7 @@ class ScalarBinder:
     def _when(self, subject: Expression | None, subject_node: Node, branch: exp.If) -> Expression:
         if subject is not None:
             return self.call("=", [subject, self.bind(branch.this)], [subject_node, branch.this], branch)
-        bound = self.bind(branch.this)
-        with self.binding.at(branch.this):
-            require_condition(bound.type, "WHEN")
-        return coerce(bound, BOOLEAN)
+        return self.condition(branch.this, "WHEN")
 
     def coming(self) -> list[Expression]:
         """What tells in which order the rows came, if they are those of one stream: their time, and their order."""

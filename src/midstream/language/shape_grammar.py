@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from midstream.language.grammar import NAMES
 from midstream.language.nodes import Node, at
 from midstream.language.pattern_grammar import PatternGrammar
 
@@ -124,7 +125,8 @@ class ShapeGrammar(PatternGrammar):
         """A value, its text, and the name behind AS, if there is one."""
         start, value = self._curr, self.value()
         text = self.sql[start.start : self._at(self._index - 1).end + 1]
-        return value, text, self.identifier("a name").name if named and self.take(TokenType.ALIAS) else ""
+        alias = self.take(TokenType.ALIAS) or (self.peek(*NAMES) and not self.peek_word("FOR"))
+        return value, text, self.identifier("a name").name if named and alias else ""
 
     def _column_name(self) -> str:
         return _quoted(self.identifier("a column").name)

@@ -9,7 +9,7 @@ from midstream.language.grammar import NAMES
 from midstream.language.nodes import JoinedSources, Node, at
 from midstream.language.shape_grammar import ShapeGrammar
 
-_CLAUSES = "SEMI ANTI ASOF FOLLOWED RECENT CHRONICLE WITHIN OFFSET FETCH WINDOW QUALIFY LATERAL PIVOT UNPIVOT"
+_CLAUSES = "SEMI ANTI ASOF FOLLOWED RECENT CHRONICLE WITHIN OFFSET FETCH WINDOW QUALIFY LATERAL PIVOT UNPIVOT MINUS"
 
 NOT_AN_ALIAS = _CLAUSES.split()
 

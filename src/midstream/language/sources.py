@@ -66,7 +66,7 @@ class SourceBinder:
         take_windows(select, list(self._timed(groups)))
         relation = self.base
         for scope.part, (first, joins) in enumerate(groups):
-            if _stands_alone(joins):
+            if any(isinstance(j, FollowedBy) or j.args.get("kind") in ("right", "full") for j in joins):
                 relation = self._together(relation, self._group(None, first, joins, scope))
             else:
                 relation = self._group(relation, first, joins, scope)
@@ -389,7 +389,3 @@ def _shaped(node: Node) -> Node:
 def _holds(relation: Relation, other: Relation) -> bool:
     """Whether a relation has all columns of another, which it was put beside."""
     return set(other.schema.names) <= set(relation.schema.names)
-
-
-def _stands_alone(joins: list[Node]) -> bool:
-    return any(isinstance(j, FollowedBy) or j.args.get("kind") in ("right", "full") for j in joins)

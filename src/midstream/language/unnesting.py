@@ -20,7 +20,7 @@ from midstream.language.literals import coerce
 from midstream.language.nodes import Node
 from midstream.language.values import ValueBinder
 
-UNNESTING = frozenset({"unnest", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline"})
+ELEMENTS = frozenset({"unnest", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline"})
 """The functions that give a row for each element of their arguments."""
 
 _LISTING = """
@@ -28,12 +28,17 @@ _LISTING = """
     string_to_table string_split, regexp_split_to_table regexp_split_to_array
 """
 
-LISTING = dict(row.split() for row in _LISTING.split(",")) | {
-    f"{kind}_{word}": f"json_{word}"
+_OF_JSON = {
+    f"{kind}_{word}": f"json_{word.replace('each', 'pairs')}"
     for kind in ("json", "jsonb")
-    for word in ("array_elements", "array_elements_text", "object_keys")
+    for word in ("array_elements", "array_elements_text", "each", "each_text", "object_keys")
 }
+
+LISTING = dict(row.split() for row in _LISTING.split(",")) | _OF_JSON
 """Functions that give rows in FROM, and the function of values whose list these are."""
+
+UNNESTING = ELEMENTS | _OF_JSON.keys() - {"json_object_keys"}
+"""The functions that give rows in SELECT too; the keys of JSON are a list there, as in Spark."""
 
 Lists = list[tuple[str, Expression]]
 """Lists with the names of their elements."""
@@ -43,17 +48,10 @@ def rows_of_function(binder: ValueBinder, node: exp.Unnest, wanted: int) -> List
     """What a function in FROM gives, for at most so many names."""
     call = node.expressions[0]
     name = call.name.lower()
-    if name in UNNESTING:
-        lists = _elements(binder, call, wanted)
-    elif name in LISTING:
-        arguments = [binder.bind(a) for a in call.expressions]
-        lists = [(name, binder.call(LISTING[name], arguments, call.expressions, call))]
-    else:
-        raise binder.binding.error(
-            f"{call.name} gives no rows",
-            call,
-            hint="in FROM stand streams, sub-queries, VALUES, unnest, explode, range, generate_series",
-        )
+    if LISTING.get(name, "").startswith("json_pairs"):
+        pairs = exp.Anonymous(this=LISTING[name], expressions=call.expressions)
+        call = exp.Anonymous(this="inline", expressions=[pairs])
+    lists = _elements(binder, call, wanted) if call.name.lower() in ELEMENTS else [(name, _listed(binder, call))]
     if name.startswith("posexplode"):
         lists.insert(0, ("pos", binder.call("list_places", [lists[0][1], Literal(0, INTEGER)], [call, call], call)))
     if node.args.get("ordinality"):
@@ -61,6 +59,14 @@ def rows_of_function(binder: ValueBinder, node: exp.Unnest, wanted: int) -> List
     if node.args.get("outer") or name.endswith("_outer"):
         return [(name, binder.call("list_or_null", [one], [call], call)) for name, one in lists]
     return lists
+
+
+def _listed(binder: ValueBinder, call: exp.Anonymous) -> Expression:
+    """The rows of a function in FROM as a list; one that gives a value gives one row."""
+    function = LISTING.get(call.name.lower())
+    if function is None:
+        return binder.call("list_value", [binder.bind(call)], [call], call)
+    return binder.call(function, [binder.bind(a) for a in call.expressions], call.expressions, call)
 
 
 def _elements(binder: ValueBinder, call: exp.Anonymous, wanted: int) -> Lists:
@@ -135,7 +141,7 @@ class Unnests:
             raise self.binding.error(
                 f"{node.name} gives several columns", node, hint=f"write it in FROM: FROM A, {node.name}(…) AS t(a, b)"
             )
-        bound = list_of(binder, node.expressions[0])
+        bound = _listed(binder, node) if node.name.lower() in LISTING else list_of(binder, node.expressions[0])
         if node.name.lower() == "explode_outer":
             bound = binder.call("list_or_null", [bound], [node], node)
         known = next((one for one in self.lists if one.expression == bound), None)

@@ -19,7 +19,7 @@ class ValueBinder(Protocol):
     def bind(self, node: Node) -> Expression:
         """The meaning of a value."""
 
-    def condition(self, node: Node) -> Expression:
+    def condition(self, node: Node, clause: str = "") -> Expression:
         """The meaning of a condition."""
 
     def call(self, function: str, arguments: list[Expression], nodes: list[Node], node: Node) -> Call:

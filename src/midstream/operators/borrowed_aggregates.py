@@ -52,7 +52,7 @@ def _by_place(form: str, columns: Sequence[pa.Array], where: Mask | None, pieces
     """The list of a column's values in an order, or the first or last of them; None if the form is none of these."""
     read = BY_PLACE.fullmatch(form)
     keys = [_KEY.fullmatch(key) for key in read[3].split(", ")] if read and read[3] else []
-    if read is None or not all(keys) or pa.types.is_duration(columns[int(read[2])].type):  # an interval, to DuckDB
+    if read is None or not all(keys):
         return None
     leading = [ranks_of(columns[int(key[1])], bool(key[2]), key[3] == "FIRST") for key in keys if key is not None]
     used = in_order([] if leading else columns, where, len(pieces.first), leading)

@@ -270,22 +270,14 @@ def _in_order(
         doubtful[asking[value.is_null().to_numpy(zero_copy_only=False)]] = True
         asking = asking[~done]
     if pa.types.is_boolean(kind):
-        unanimous = decided is _is_false
+        unanimous = decided is _DECIDED["and"]
         given.put(asking, pa.array([None if d else unanimous for d in doubtful[asking].tolist()], kind))
     return given.column()
 
 
-def _is_false(truth: pa.Array) -> pa.Array:
-    return pc.invert(truth)
-
-
-def _is_true(truth: pa.Array) -> pa.Array:
-    return truth
-
-
 _DECIDED: dict[str, Callable[[pa.Array], pa.Array]] = {
-    "and": _is_false,
-    "or": _is_true,
+    "and": lambda truth: pc.invert(truth),
+    "or": lambda truth: truth,
     "coalesce": lambda value: value.is_valid(),
 }
 

@@ -229,14 +229,6 @@ def _truncated(call: Call, unit: str, value: Any) -> Any:
     return same_side_instant(start, zone_of(getattr(call.args[1].type, "tz", None))) * 1000
 
 
-def _formatted(call: Call, value: Any, form: str) -> str:
-    data_type = call.args[0].type
-    shown = _shown(call, value)
-    if is_type.is_timestamp(data_type) and data_type.tz:
-        shown = shown.replace(tzinfo=zone_of(data_type.tz))
-    return shown.strftime(form)
-
-
 LAZY: dict[str, Callable[[Any], Any]] = {"and": _all, "or": _any, "coalesce": _first_known}
 """Functions that look at their arguments one after the other, and no further than they need to."""
 
@@ -274,7 +266,6 @@ TYPED: dict[str, Definition] = {
     "epoch": lambda call, value: _nanoseconds(call, value) / 1_000_000_000,
     "epoch_ms": lambda call, value: _nanoseconds(call, value) // 1_000_000,
     "date_trunc": _truncated,
-    "strftime": _formatted,
 }
 """Functions whose meaning depends on the types of their arguments or of their result."""
 

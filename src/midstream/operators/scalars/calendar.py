@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.algebra.database import run
 from midstream.algebra.expressions import Call
 from midstream.algebra.functions import TRUNCATION_UNITS
 from midstream.errors import InputError
@@ -114,26 +113,6 @@ def _truncated_in_zone(instants: pa.Array, floor: Kernel, keeps_side: bool) -> p
     return pc.if_else(pc.equal(wall_clock(candidate), start), candidate, found)
 
 
-def _formatting(call: Call, form: str) -> OnColumn:
-    """What the zone's clock shows, written by DuckDB; its names for zones are not ours."""
-    if "%z" in form.lower():
-        return lambda instants: _formatted_one_by_one(instants, form)
-    query = "SELECT strftime(shown, '" + form.replace("'", "''") + "') AS r FROM given"
-
-    def kernel(instants: pa.Array) -> pa.Array:
-        clock = wall_clock(instants) if pa.types.is_timestamp(instants.type) else instants
-        shown = clock.cast(pa.timestamp("us"), safe=False)
-        return run(query, pa.table({"shown": shown}), "strftime").column("r").combine_chunks()
-
-    return kernel
-
-
-def _formatted_one_by_one(instants: pa.Array, form: str) -> pa.Array:
-    encoded = instants.dictionary_encode()
-    shown = encoded.dictionary.cast(pa.timestamp("us", instants.type.tz), safe=False).to_pylist()
-    return pa.array([moment.strftime(form) for moment in shown], pa.string()).take(encoded.indices)
-
-
 def _field(name: str, options: pc.FunctionOptions | None = None) -> Maker:
     function = arrow(name, options)
 
@@ -151,5 +130,4 @@ CALENDAR: dict[str, Maker] = {
     "epoch": _epoch,
     "epoch_ms": _epoch_milliseconds,
     "date_trunc": with_parameters(_truncating, subject=1),
-    "strftime": with_parameters(_formatting),
 }

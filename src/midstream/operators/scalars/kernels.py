@@ -53,11 +53,6 @@ def length_of(data: Sequence[Datum]) -> int:
     return next(len(d) for d in data if not isinstance(d, pa.Scalar))
 
 
-def nulls(kind: pa.DataType, length: int) -> pa.Array:
-    """Nothing but nulls."""
-    return pa.nulls(length, kind)
-
-
 def with_parameters(build: Callable[..., OnColumn], subject: int = 0) -> Maker:
     """A function of one column whose other arguments are settings, as Arrow's own functions want them.
 
@@ -68,7 +63,7 @@ def with_parameters(build: Callable[..., OnColumn], subject: int = 0) -> Maker:
     def make(call: Call, constants: Constants) -> Kernel:
         settings = [c for i, c in enumerate(constants) if i != subject]
         if any(s is not None and not s.is_valid for s in settings):
-            return lambda *data: nulls(call.type, length_of(data))
+            return lambda *data: pa.nulls(length_of(data), call.type)
         if all(s is not None for s in settings):
             apply = build(call, *[s.as_py() for s in settings if s is not None])
             return lambda *data: apply(column(data[subject], length_of(data)))
@@ -84,12 +79,12 @@ def _by_settings(build: Callable[..., OnColumn], call: Call, subject: int, data:
     groups, first = group_rows(columns)
     order = np.argsort(groups, kind="stable")
     ends = np.cumsum(np.bincount(groups, minlength=len(first)))
-    parts, start = [nulls(call.type, 0)], 0
+    parts, start = [pa.nulls(0, call.type)], 0
     for end, row in zip(ends.tolist(), first.tolist(), strict=True):
         settings: list[Any] = [c[row].as_py() for c in columns]
         rows = values.take(pa.array(order[start:end]))
         missing = any(s is None for s in settings)
-        part = nulls(call.type, len(rows)) if missing else build(call, *settings)(rows)
+        part = pa.nulls(len(rows), call.type) if missing else build(call, *settings)(rows)
         parts.append(part if part.type == call.type else part.cast(call.type))
         start = end
     place = np.empty(length, dtype=np.int64)

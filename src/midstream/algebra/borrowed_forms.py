@@ -1,0 +1,90 @@
+"""Forms of SQL that functions of other systems are in DuckDB, where they take more than a line."""
+
+from __future__ import annotations
+
+QUANTIFIED = {"=": "equal", "<>": "unequal", "<": "less", "<=": "at_most", ">": "greater", ">=": "at_least"} | {
+    word: word for word in ("like", "ilike")
+}
+"""How a comparison with any or all elements of a list is called: `any_equal`, `all_less` and so on."""
+
+
+def decided(word: str, truths: str) -> str:
+    """Whether any or all of a list of truths hold, in SQL; null if those that are unknown could decide it."""
+    enough, otherwise = ("TRUE", "FALSE") if word == "any" else ("FALSE", "TRUE")
+    return (
+        f"CASE WHEN {truths} IS NULL THEN NULL WHEN list_contains({truths}, {enough}) THEN {enough}"
+        f" WHEN len(list_filter({truths}, lambda t: t IS NULL)) > 0 THEN NULL ELSE {otherwise} END"
+    )
+
+
+def quantified(symbol: str, word: str) -> str:
+    """Whether a comparison holds with any or all elements of a list."""
+    return decided(word, f"list_transform({{1}}, lambda e: {{0}} {symbol} e)")
+
+
+CHOSEN = tuple(f"CASE {{0}} {' '.join(f'WHEN {i} THEN {{{i}}}' for i in range(1, n))} END" for n in range(2, 10))
+
+DECODED = tuple(
+    f"CASE {' '.join(f'WHEN {{0}} IS NOT DISTINCT FROM {{{i}}} THEN {{{i + 1}}}' for i in range(1, n - 1, 2))}"
+    f"{'' if n % 2 else f' ELSE {{{n - 1}}}'} END"
+    for n in range(3, 10)
+)
+"""A value, others that it may be equal to, each with what is taken then, and what is taken else."""
+
+PLAIN = r"regexp_replace({1}, '\\.|\[\^?\]?[^\]]*\]', '', 'g')"
+
+GROUPS = " ".join(
+    f"{sign} len(regexp_extract_all({PLAIN}, '{paren}'))"
+    for sign, paren in (("", r"\("), ("-", r"\(\?"), ("+", r"\(\?P?<\w"))
+)
+"""How many groups a regular expression has."""
+
+
+def match(pattern: str) -> str:
+    """The groups of the first match, or the whole of it if there are none; null without a match."""
+    groups = ", ".join(f"regexp_extract({{0}}, {pattern}, {i})" for i in range(1, 10))
+    return (
+        f"CASE WHEN regexp_matches({{0}}, {pattern}) IS DISTINCT FROM TRUE THEN NULL"
+        f" WHEN {GROUPS} = 0 THEN [regexp_extract({{0}}, {pattern})]"
+        f" WHEN {GROUPS} > 9 THEN error('regexp_match takes 9 groups at most') ELSE [{groups}][1:{GROUPS}] END"
+    )
+
+
+def found(text: str, part: str, start: str) -> str:
+    """The place of a part from a place on, or 0."""
+    place = f"instr({text}[{start}:], {part})"
+    counted = f"CASE WHEN {start} < 1 THEN error('places count from 1') WHEN {place} = 0 THEN 0"
+    return f"{counted} ELSE {place} + {start} - 1 END"
+
+
+def months_between(a: str, b: str) -> str:
+    """As Spark counts them: whole ones between equal days or last days of months, else with parts of 31 days."""
+    whole = f"(year({a}) - year({b})) * 12 + month({a}) - month({b})"
+    left, right = (f"day({t}) + (hour({t}) * 3600 + minute({t}) * 60 + second({t})) / 86400" for t in (a, b))
+    ends = " AND ".join(f"day({t}) = day(last_day({t}))" for t in (a, b))
+    return (
+        f"CASE WHEN day({a}) = day({b}) OR ({ends}) THEN ({whole})::DOUBLE"
+        f" ELSE round({whole} + ({left} - ({right})) / 31, 8) END"
+    )
+
+
+UNIT = "CASE lower({1}) WHEN 'mm' THEN 'month' WHEN 'yy' THEN 'year' WHEN 'yyyy' THEN 'year' ELSE {1} END"
+
+WEEKDAYS = "list_position(['MO', 'TU', 'WE', 'TH', 'FR', 'SA', 'SU'], upper({1}[1:2]))"
+
+URL = {
+    "protocol": r"'^([A-Za-z+.-]+):'",
+    "host": r"'^[A-Za-z+.-]+://(?:[^/@]*@)?([^/:?#]+)'",
+    "path": r"'^[A-Za-z+.-]+://[^/?#]*(/[^?#]*)'",
+    "query": r"'\?([^#]*)'",
+    "fragment": "'#(.*)'",
+}
+"""Parts of addresses."""
+
+PART = " ".join(f"WHEN '{'REF' if p == 'fragment' else p.upper()}' THEN {sql}" for p, sql in URL.items())
+
+PARAMETER = "nullif(regexp_extract({0}, '[?&]' || regexp_escape({1}) || '=([^&#]*)', 1), '')"
+
+PATH = r"'/' || regexp_replace(trim({1}, '{ }'), '\s*,\s*', '/', 'g')"
+
+UTF8 = "lower({1}) IN ('utf-8', 'utf8', 'us-ascii')"
