@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -42,6 +43,13 @@ def test_what_is_available_is_released_or_finished(options, trigger, ends, sessi
     assert shown.exit_code == 0, shown.output
     session.start.assert_called_once_with(trigger)
     assert [call.args for call in session.end_available.call_args_list] == ([] if ends is None else [(ends,)])
+
+
+def test_what_modules_hold_is_kept_from_collections_while_a_job_runs(session, tmp_path):
+    frozen: list[int] = []
+    session.wait.side_effect = lambda: frozen.append(gc.get_freeze_count())
+    assert ran(tmp_path).exit_code == 0
+    assert frozen[0] > 10_000 and gc.get_freeze_count() == 0
 
 
 def test_queries_are_dropped_by_name_and_the_job_is_known_by_its_file(session, tmp_path):

@@ -57,3 +57,24 @@ def test_a_batch_longer_than_the_window_falls_into_as_many_segments_as_its_rows_
     found = [row for e in kept for row in zip(e.columns.column("k").to_pylist(), e.valid_from.tolist(), strict=True)]
     assert sorted(found) == sorted(zip(hashes.tolist(), times.tolist(), strict=True))
     assert all(s.elements.valid_from.max() // state.bucket_width <= s.bucket for s in state.segments)
+
+
+def test_states_of_like_rows_are_not_all_merged_with_the_same_batch() -> None:
+    def most_merged(ids: list[str]) -> int:
+        """The rows that are merged with one batch of all that come to some states, at most."""
+        schema, merged = pa.schema({"k": pa.int64()}), []
+        states = [SortedState(name, ("k",), schema, 17_000) for name in ids]
+        for batch in range(60):
+            ticks = np.arange(batch * 1_000, batch * 1_000 + 1_000)
+            elements = Elements(pa.record_batch([pa.array(ticks)], schema=schema), ticks, ticks + 17_000)
+            merged.append(0)
+            for state in states:
+                state.append(elements, segment.spread(1_000))
+                before = {id(one) for one in state.segments}
+                state.expire(batch * 1_000)
+                state.compact(batch * 1_000, 1_000)
+                merged[-1] += sum(len(one) for one in state.segments if id(one) not in before)
+        return max(merged[20:])
+
+    windows = [f"{stream} [RANGE 17000]" for stream in "ABCDEFGH"]
+    assert most_merged(windows) < 0.7 * most_merged(windows[:1] * 8)

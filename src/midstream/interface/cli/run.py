@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -200,6 +201,7 @@ def carry_out(
         with session:
             session.start("available" if available else job.trigger)
             note(f"the job runs on {session.checkpoint}; Ctrl-C stops it")
+            gc.freeze()  # to look at all that modules hold, a collection would take as long as a batch
             session.wait()
             if available:
                 session.end_available(finish)
@@ -210,6 +212,7 @@ def carry_out(
             account = status(session)
         return {**account, "running": False, **session.job.standing.to_json()}
     finally:
+        gc.unfreeze()
         for sign, handler in before.items():
             signal.signal(sign, handler)
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -170,13 +171,13 @@ class SortedState:
         width = self.bucket_width
         if width is None:
             return [0], None
+        times = times + crc32(self.id.encode()) % width  # buckets of other states are closed with other batches
         first, last = int(times.min()) // width, int(times.max()) // width
         if last - first <= SPAN or len(times) < self.least_split:
             # More segments cost every probe; a few more expired rows cost almost nothing.
             return [last], None
         # A batch much longer than the window must not fall into a crowd of tiny segments.
-        most = min(2 * BUCKETS, len(times) // self.least_split)
-        step = max(SPAN, (last - first) // most + 1)
+        step = max(SPAN, (last - first) // min(2 * BUCKETS, len(times) // self.least_split) + 1)
         lowest, highest = first // step, last // step
         return range(step * lowest + step - 1, step * (highest + 1), step), times // (step * width) - lowest
 
