@@ -56,6 +56,7 @@ AS_OPERATORS = (
         "date_trunc_of",
         "regexp_matches_by",
     }
+    | {f"{part}_of_amount" for part in ("epoch", "day", "hour", "minute", "second")}
     | {"regexp_matches_any_case"}
     | {f"{word}_{name}" for word in ("any", "all") for name in QUANTIFIED.values()}
     | {"nested_equal", *ORDERINGS.values()}

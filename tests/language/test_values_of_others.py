@@ -256,8 +256,20 @@ def test_names_of_pivoted_columns_need_no_as() -> None:
     assert rows(query) == [(1, 2)]
 
 
+def test_columns_are_pivoted_by_several_keys() -> None:
+    pivot = "PIVOT (sum(n) FOR (b, a) IN (('x', 1) AS one, ('y', 2)))"
+    assert rows(f"SELECT one, \"('y', 2)\" FROM (SELECT a, b, 7 AS n FROM t) {pivot}") == [(7, 7)]
+
+
+@pytest.mark.parametrize("emit", ["EMIT CHANGES", "emit on window close;"])
+def test_when_results_are_given_is_no_part_of_a_query(emit: str) -> None:
+    assert rows(f"SELECT a FROM t WHERE a = 1 {emit}") == rows(f"SELECT a FROM t AS emit WHERE a = 1 {emit}") == [(1,)]
+
+
 def test_flinks_objects_of_json_have_values_behind_a_word() -> None:
     assert rows("SELECT JSON_OBJECT('k' VALUE 1, 'j' VALUE 'x')", "flink") == [('{"k":1,"j":"x"}',)]
+    assert rows("SELECT JSON_OBJECTAGG(KEY b VALUE a) FROM t WHERE a < 3", "flink") == [('{"x":1,"y":2}',)]
+    assert rows("SELECT JSON_OBJECT(b VALUE a) FROM t WHERE a = 1") == [('{"x":1}',)]
 
 
 def test_an_outer_join_of_elements_keeps_rows_none_of_whose_elements_fits() -> None:

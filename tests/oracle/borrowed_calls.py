@@ -232,6 +232,19 @@ CALLS: dict[str, str] = {
     "nvl(s, p)": "coalesce(s, p)",
     "length(l)": "",
     "date_part('day', t - TIMESTAMP '2024-02-20 00:00:00')": "",
+    **{
+        f"EXTRACT({part} FROM t - TIMESTAMP '2024-02-20 00:00:00')": ""
+        for part in ("EPOCH", "DAY", "HOUR", "MINUTE", "SECOND")
+    },
+    "hour(CAST(t AS TIME))": "hour(t)",
+    "sort_array(l, TRUE)": "list_sort(l, 'ASC', 'NULLS FIRST')",
+    "sort_array(l, FALSE)": "list_sort(l, 'DESC', 'NULLS LAST')",
+    "timestamptostring(i * 3600000, 'yyyy-MM-dd HH:mm', 'Asia/Tokyo')": (
+        "strftime(TIMESTAMP '1970-01-01 09:00:00' + to_hours(i), '%Y-%m-%d %H:%M')"
+    ),
+    "stringtotimestamp(k, 'yyyy-MM-dd', 'Asia/Tokyo')": "epoch_ms(k::TIMESTAMP - INTERVAL 9 HOUR)",
+    "json_items('[1, {\"a\":2}]')": "['1', '{\"a\":2}']",
+    'json_records(\'{"a": 1, "b": "x"}\')': "MAP {'a': '1', 'b': '\"x\"'}",
     "(t - TIMESTAMP '2024-02-20 00:00:00') / 4": "",
     "(t - TIMESTAMP '2024-02-20 00:00:00') / i": "(t - TIMESTAMP '2024-02-20 00:00:00') / nullif(i, 0)",
     "(t - TIMESTAMP '2024-02-20 00:00:00') * 1.5": "",

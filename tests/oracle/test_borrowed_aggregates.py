@@ -158,6 +158,13 @@ def test_an_aggregate_follows_every_window_as_the_oracle_does(written: str, wind
         assert ms.snapshot_equal(ms.run(query, {"S": rows}, batch_rows=batch_rows), expected)
 
 
+def test_a_value_that_is_too_large_is_an_error_of_the_input() -> None:
+    rows = pa.table({"ts": [1], "u": pa.array([2**63 + 5], pa.uint64())})
+    for run in (ms.run, ms.reference):
+        with pytest.raises(ms.InputError, match="cannot compute"):
+            run("SELECT first(u) AS it FROM S [UNBOUNDED]", {"S": rows})
+
+
 def test_every_aggregate_is_called() -> None:
     catalog = catalog_of({"S": rows_of(random.Random(0)).schema}, "ts")
     called = {

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as kind
 
 from midstream.algebra.borrowed import candidates, columns_among, constant
-from midstream.algebra.database import column_name, measured, run, type_of
+from midstream.algebra.database import column_name, fitted, measured, run, type_of
 from midstream.algebra.expressions import TRUE, AggregateCall, Expression, filled
 from midstream.algebra.over import OrderKey
 from midstream.algebra.signatures import refuse
@@ -172,4 +172,5 @@ def aggregate_of(call: AggregateCall, columns: Sequence[pa.Array]) -> pa.Array:
     """The aggregate of all rows: one value."""
     names = [column_name(i) for i in range(len(columns))]
     rows = pa.table(list(columns), names=names)
-    return run(f"SELECT {in_sql(call.form, len(columns))} AS r FROM given", rows, str(call)).column("r").cast(call.type)
+    found = run(f"SELECT {in_sql(call.form, len(columns))} AS r FROM given", rows, str(call)).column("r")
+    return fitted(found, call.type, str(call))

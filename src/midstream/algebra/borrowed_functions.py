@@ -58,7 +58,7 @@ _JSON = (
 )
 _LISTS = (
     "list_contains list_has_any list_has_all list_concat list_append"
-    " list_prepend list_unique list_sort list_reverse_sort list_reverse list_slice list_extract list_sum"
+    " list_prepend list_unique list_reverse_sort list_reverse list_slice list_extract list_sum"
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
     " list_bool_or list_intersect list_zip list_value flatten cardinality map map_keys map_values map_entries"
     " map_contains map_from_entries map_concat map_extract map_extract_value struct_extract struct_keys"
@@ -79,6 +79,12 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "json_extract": ("json_extract({0}, {1})", "json_extract({0}, '/' || {1} || '/' || {2})"),
     "array_length": ("cardinality({0})", "array_length({0})", "array_length({0}, {1})"),
     "list_position": ("list_position({0}, {1})", "list_position({0}[{2}:], {1}) + {2} - 1"),
+    "list_sort": (
+        "list_sort({0})",
+        "list_sort({0}, {1})",
+        "list_sort({0}, {1}, {2})",
+        "CASE WHEN {1} THEN list_sort({0}, 'ASC', 'NULLS FIRST') ELSE list_sort({0}, 'DESC', 'NULLS LAST') END",
+    ),
     "list_within": ("list_has_all({1}, {0})",),
     "array_to_string": (
         "array_to_string({0}, {1})",
@@ -221,8 +227,11 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "from_days": ("(DATE '1970-01-01' + {0}::INTEGER)",),
     "unix_date": ("date_diff('day', DATE '1970-01-01', {0})",),
     "parse_time": ("strptime({0}, {1})::TIME",),
-    "stringtotimestamp": ("epoch_ms(strptime({0}, {1}))",),
-    "timestamptostring": ("strftime(make_timestamp_ms({0}), {1})",),
+    "stringtotimestamp": ("epoch_ms(strptime({0}, {1}))", "epoch_ms(timezone({2}, strptime({0}, {1})))"),
+    "timestamptostring": (
+        "strftime(make_timestamp_ms({0}), {1})",
+        "strftime(timezone({2}, make_timestamptz({0} * 1000)), {1})",
+    ),
     "timestampsub": ("({2} - ({1} || ' ' || {0})::INTERVAL)",),
     "convert_tz": (
         "strftime(timezone({2}, timezone({1}, upper({0})::TIMESTAMP)), '%Y-%m-%d %H:%M:%S')",
@@ -292,6 +301,11 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "from_json({0}, {1})",
         r"""from_json({0}, '{' || regexp_replace({1}, '(\w+)\s*[: ]\s*(\w+)', '"\1":"\2"', 'g') || '}')""",
     ),
+    "json_items": ("json_extract({0}, '$[*]')",),
+    "json_records": (
+        "map(json_keys({0}), list_transform(json_keys({0}), lambda k: json_extract({0}, '$.\"' || k || '\"')))",
+    ),
+    **{f"{part}_of_amount": (f"date_part('{part}', {{0}})",) for part in ("epoch", "day", "hour", "minute", "second")},
     "json_has_key": ("list_contains(json_keys({0}), {1})",),
     "json_at": (f"json_extract({{0}}, {PATH})",),
     "json_text_at": (f"json_extract_string({{0}}, {PATH})",),
@@ -352,6 +366,7 @@ OVERLOADS: Mapping[str, str] = {
     "-": "minus",
     "*": "times",
     "/": "divided",
+    **{part: f"{part}_of_amount" for part in ("epoch", "day", "hour", "minute", "second")},
     "ceil": "ceil_to",
     "floor": "floor_to",
     "date_trunc": "date_trunc_of",

@@ -34,8 +34,13 @@ def evaluate(sql: str, columns: Sequence[pa.Array], wanted: pa.DataType, what: s
     """
     rows = pa.table(list(columns), names=[column_name(i) for i in range(len(columns))]) if columns else None
     found = run(f"SELECT {sql} AS r{' FROM given' if columns else ''}", rows, what).column("r").combine_chunks()
+    return found if found.type == wanted and not kind.is_nested(wanted) else fitted(found, wanted, what)
+
+
+def fitted(found: pa.Array, wanted: pa.DataType, what: str) -> pa.Array:
+    """Values that were computed as the type they are to have."""
     try:
-        return found if found.type == wanted and not kind.is_nested(wanted) else found.cast(wanted)
+        return found.cast(wanted)
     except pa.ArrowInvalid as problem:
         raise InputError(f"cannot compute {what}", detail=str(problem)) from None
 

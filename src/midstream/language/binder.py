@@ -120,11 +120,8 @@ class QueryBinder:
         kind = node.args.get("kind")
         if kind is not None:
             word = kind.this.upper()
-            raise self.binding.error(
-                f"{word} can only stand at the top of a query",
-                kind,
-                hint=f"write SELECT {word} * FROM (SELECT …), or put a window over the sub-query",
-            )
+            hint = f"write SELECT {word} * FROM (SELECT …), or put a window over the sub-query"
+            raise self.binding.error(f"{word} can only stand at the top of a query", kind, hint=hint)
 
     def _environment(self, node: Node, around: Environment) -> Environment:
         clause = node.args.get("with_")

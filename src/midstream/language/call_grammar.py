@@ -99,6 +99,14 @@ class CallGrammar(OverGrammar):
             return self._named_arguments()
         if token.text.lower() in LIST_FUNCTIONS:
             return self.several(self._lambda_or_value)
+        if token.text.upper().startswith("JSON_OBJECT") and self._next.text.upper() not in (
+            "VALUE",
+            ",",
+            ":",
+            ".",
+            ")",
+        ):
+            self.take_word("KEY")
         arguments = self.values()
         while token.text.upper().startswith("JSON_OBJECT") and self.take_word("VALUE"):
             arguments += self.values()

@@ -115,11 +115,8 @@ def _grouping(binder: CallBinder, node: exp.Anonymous) -> Expression:
 def _unnest(binder: CallBinder, node: exp.Anonymous) -> Expression:
     _plain_call(binder, node)
     if binder.unnests is None:
-        raise binder.binding.error(
-            f"{node.name} gives rows: it cannot stand in {binder.clause}",
-            node,
-            hint=f"write it in FROM: FROM A, {node.name}(A.list) AS t(x)",
-        )
+        hint = f"write it in FROM: FROM A, {node.name}(A.list) AS t(x)"
+        raise binder.binding.error(f"{node.name} gives rows: it cannot stand in {binder.clause}", node, hint=hint)
     return binder.unnests.add(binder, node)
 
 
@@ -140,7 +137,7 @@ def _built_in(binder: ValueBinder, name: str, node: exp.Anonymous) -> Expression
     if name == "date_trunc" and arguments:
         arguments[0] = _unit(binder, arguments[0], nodes[0])
     if name in FORMATTED:
-        arguments[1:] = [_format(a) for a in arguments[1:]]
+        arguments[1:2] = [_format(a) for a in arguments[1:2]]
     return binder.call(name, arguments, nodes, node)
 
 

@@ -86,7 +86,7 @@ def _require_past(call: NamedOver) -> None:
 
 def _unbounded(what: str) -> QueryError:
     return QueryError(
-        f"{what} over all rows so far would need all of them",
+        f"{what.removeprefix('nested_')} over all rows so far would need all of them",
         detail="without a window its state would grow without bound",
         hint="give the frame a start, for instance ROWS 100 PRECEDING, or the stream a window",
     )

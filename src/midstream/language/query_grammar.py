@@ -48,6 +48,8 @@ class QueryGrammar(SourceGrammar):
         if not (self.begins_query() or self.peek(TokenType.L_PAREN)):
             self.expected("SELECT", hint="a query starts with SELECT or WITH")
         made = self.query()
+        for words in (("CHANGES",), ("FINAL",), ("ON", "WINDOW", "CLOSE")):
+            self.take_words("EMIT", *words)
         end = self._curr
         while self.take(TokenType.SEMICOLON):
             pass

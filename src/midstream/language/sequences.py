@@ -66,11 +66,8 @@ def bind_step(binding: Binding, left: Relation, right: Relation, step: FollowedB
 def _require_raw(binding: Binding, side: Relation, step: FollowedBy) -> None:
     if not is_raw(side):
         word = "ASOF JOIN" if step.args.get("asof") else "FOLLOWED BY"
-        raise binding.error(
-            f"{word} takes streams, not windows",
-            step,
-            hint="leave the window out; WITHIN says how far apart the two may be",
-        )
+        hint = "leave the window out; WITHIN says how far apart the two may be"
+        raise binding.error(f"{word} takes streams, not windows", step, hint=hint)
     if any(isinstance(node, RowsOverStream | Match) for node in walk_plan(side)):
         raise binding.error(
             "a sequence cannot read what OVER or MATCH_RECOGNIZE give", step, hint="use them above the sequence"

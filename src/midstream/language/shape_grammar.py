@@ -32,6 +32,10 @@ class ShapeGrammar(PatternGrammar):
         """Names between commas, read by the grammar of sources."""
         raise NotImplementedError
 
+    def column_names(self) -> list[exp.Identifier]:
+        """`(a, b)`, read by the grammar of sources."""
+        raise NotImplementedError
+
     def gap_fill(self) -> Node:
         """`GAP_FILL(a [window], ts, step, LOCF(x), INTERPOLATE(y), KEEPNULL(z) PARTITION BY k)`."""
         token = self.need_word("GAP_FILL")
@@ -78,36 +82,41 @@ class ShapeGrammar(PatternGrammar):
     def _pivot(self) -> str:
         aggregates = self.several(self._aliased)
         self.need_word("FOR")
-        key = self._column_name()
+        keys = self._pivot_keys()
         self.need(TokenType.IN, "IN")
-        return self._pivot_text(aggregates, key, self.wrapped(lambda: self.several(self._aliased)))
+        return self._pivot_text(aggregates, keys, self.wrapped(lambda: self.several(self._aliased)))
+
+    def _pivot_keys(self) -> list[str]:
+        """`k`, or `(a, b)`, of which each value is a row."""
+        names = self.column_names() if self.peek(TokenType.L_PAREN) else [self.identifier("a column")]
+        return [_quoted(one.name) for one in names]
 
     def pivot_on(self) -> Node:
         """`PIVOT a ON k IN (1, 2) USING sum(x) GROUP BY y`, which is `a PIVOT (sum(x) FOR k IN (1, 2) GROUP BY y)`."""
         token, source = self.need_word("PIVOT"), self.source()
         self.need(TokenType.ON, "ON")
-        key = self._column_name()
+        keys = self._pivot_keys()
         if not self.take(TokenType.IN):
             hint = "write ON k IN (1, 2): a query has its columns before its rows"
             self.fail("PIVOT needs the values of which it makes columns", hint=hint)
         chosen = self.wrapped(lambda: self.several(self._aliased))
         self.need(TokenType.USING, "USING and aggregates")
-        text = self._pivot_text(self.several(self._aliased), key, chosen)
+        text = self._pivot_text(self.several(self._aliased), keys, chosen)
         return at(exp.Subquery(this=source, shape=text), token)
 
-    def _pivot_text(self, aggregates: list[Aliased], key: str, chosen: list[Aliased]) -> str:
-        keys, several = "", len(aggregates) > 1
+    def _pivot_text(self, aggregates: list[Aliased], keys: list[str], chosen: list[Aliased]) -> str:
+        groups, several = "", len(aggregates) > 1
         if self.take(TokenType.GROUP_BY):
-            keys = ", ".join(self._column_names())
+            groups = ", ".join(self._column_names())
         read = {_quoted(column.name) for node, _, _ in aggregates for column in node.find_all(exp.Column)}
-        items = [keys or f"* EXCLUDE ({', '.join(sorted(read | {key}))})"]
+        items = [groups or f"* EXCLUDE ({', '.join(sorted(read | set(keys)))})"]
         for value, text, alias in chosen:
             name = alias or (value.name if isinstance(value, exp.Literal) else text)
             for call, written, label in aggregates:
                 if not isinstance(call, exp.Anonymous):
                     self.fail("PIVOT needs aggregates", hint="write for instance sum(x) FOR k IN (1, 2)")
                 whole = f"{name}_{label or written}" if several or label else name
-                items.append(f"{written} FILTER (WHERE {key} = {text}) AS {_quoted(whole)}")
+                items.append(f"{written} FILTER (WHERE ({', '.join(keys)}) = {text}) AS {_quoted(whole)}")
         return f"SELECT {', '.join(items)} FROM {SOURCE} GROUP BY ALL"
 
     def _unpivot(self) -> str:

@@ -9,7 +9,9 @@ from midstream.language.grammar import NAMES
 from midstream.language.nodes import JoinedSources, Node, at
 from midstream.language.shape_grammar import ShapeGrammar
 
-_CLAUSES = "SEMI ANTI ASOF FOLLOWED RECENT CHRONICLE WITHIN OFFSET FETCH WINDOW QUALIFY LATERAL PIVOT UNPIVOT MINUS"
+_CLAUSES = (
+    "SEMI ANTI ASOF FOLLOWED RECENT CHRONICLE WITHIN OFFSET FETCH WINDOW QUALIFY LATERAL PIVOT UNPIVOT MINUS EMIT"
+)
 
 NOT_AN_ALIAS = _CLAUSES.split()
 

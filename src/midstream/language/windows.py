@@ -203,8 +203,5 @@ def require_instants(binding: Binding, plan: Relation, what: str, node: Node) ->
             hint="use [RANGE …], [HOP …] or [NOW] inside",
         )
     if instants(plan) is None:
-        raise binding.error(
-            f"{what} would hold one copy of each row per microsecond",
-            node,
-            hint="use [NOW] (one side of a join is enough), or the same [HOP …] or [TUMBLE …] for all streams inside",
-        )
+        hint = "use [NOW] (one side of a join is enough), or the same [HOP …] or [TUMBLE …] for all streams inside"
+        raise binding.error(f"{what} would hold one copy of each row per microsecond", node, hint=hint)

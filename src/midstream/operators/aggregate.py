@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from midstream.algebra.database import fitted
 from midstream.algebra.declarations import AggregateFunction
 from midstream.algebra.windows import Hop
 from midstream.errors import InputError, InternalError
@@ -213,7 +214,7 @@ def _spread(spec: AggregateSpec, parts: SweptParts) -> pa.Array:
 def _borrowed_value(spec: AggregateSpec, found: InMemory) -> pa.Array:
     columns = [found.rows.columns.column(name) for name in spec.columns]
     where = Argument(where=spec.where).chosen(found.rows.columns)
-    return value_on_pieces(spec.form, columns, where, found.pieces, spec.function).cast(spec.type)
+    return fitted(value_on_pieces(spec.form, columns, where, found.pieces, spec.function), spec.type, spec.function)
 
 
 def _user_value(spec: AggregateSpec, found: InMemory) -> pa.Array:

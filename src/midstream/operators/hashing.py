@@ -115,11 +115,8 @@ def _words_of_values(column: pa.Array) -> list[Hashes]:
         return [_text_words(column.cast(pa.large_binary()))]
     if _is_any(kind, "string large_string string_view binary large_binary binary_view"):
         return [_text_words(column)]
-    raise QueryError(
-        f"a key column cannot be a {_kind_name(kind)}",
-        detail=f"its type is {kind}",
-        hint="use one of its parts as the key, or cast it to a string",
-    )
+    hint = "use one of its parts as the key, or cast it to a string"
+    raise QueryError(f"a key column cannot be a {_kind_name(kind)}", detail=f"its type is {kind}", hint=hint)
 
 
 def _is_any(kind: pa.DataType, names: str) -> bool:
