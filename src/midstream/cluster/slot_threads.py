@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from midstream.job.task.exchange import NOTE, SLOT, Addressing
 from midstream.job.task.reports import Report
+from midstream.operators.vectors import gather_rows
 
 Dealt = list[list[pa.RecordBatch]]
 """The rows of each slot."""
@@ -49,7 +50,7 @@ class SlotThreads:
         """Adds arriving rows to the lists of all slots that get them by their groups."""
         order, owners = delivery.dealt(groups)
         delivery.among(groups, rows, owners)
-        self.deal(rows.take(pa.array(order)) if delivery.copies else rows, owners, slots)
+        self.deal(gather_rows(rows, order) if delivery.copies else rows, owners, slots)
 
     def deal(self, rows: pa.RecordBatch, owners: Owners, slots: Dealt) -> None:
         """Adds rows to the lists of the slots that own them."""
@@ -59,7 +60,7 @@ class SlotThreads:
         for slot in np.unique(owners):
             chosen = np.flatnonzero(owners == slot)
             parts = [chosen] if self.shuffle is None else np.array_split(self.shuffle.permutation(chosen), 2)
-            slots[int(slot)].extend(rows.take(pa.array(part)) for part in parts if len(part))
+            slots[int(slot)].extend(gather_rows(rows, part) for part in parts if len(part))
 
     def close(self) -> None:
         """Ends the threads."""
