@@ -6,21 +6,17 @@ checkpoint would wait for whoever reads another one that is slow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-class looked_up(Generic[T]):  # noqa: N801
+class looked_up(cached_property[T]):  # noqa: N801
     """Looks something up at its first use, and remembers it."""
 
-    def __init__(self, look_up: Callable[[Any], T]) -> None:
-        self.look_up = look_up
-        self.__doc__ = look_up.__doc__
-
-    def __get__(self, of: object, kind: type | None = None) -> T:
+    def __get__(self, of: object, kind: type | None = None) -> T:  # type: ignore[override]
         if of is None:
             return self  # type: ignore[return-value]
-        found = of.__dict__[self.look_up.__name__] = self.look_up(of)
+        found = of.__dict__[self.func.__name__] = self.func(of)
         return found
