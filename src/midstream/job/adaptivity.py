@@ -41,8 +41,8 @@ ATTENTION = Attention(apart=(6, 8), rows_per_look=25_000, following=4, most_samp
 
 NEVER = -1
 ROWS_OF_ALL_SLOTS = 8192
-OF_SEVERAL = LOOK_AT * 5 // 8
-"""How many rows one of several slots looks at, at most: of two, enough for both to have a whole sample together."""
+OF_SEVERAL = LOOK_AT // 2
+"""How many rows one of several slots looks at, at most: two have about a whole sample together."""
 
 DECISIONS = 32
 """How many decisions manifests remember."""
