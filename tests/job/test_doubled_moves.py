@@ -84,6 +84,8 @@ def test_each_slot_answers_for_its_side_of_the_split_time(name, scattered, tmp_p
 
 
 JOINS = {
+    "bounds": "SELECT A.v AS a, A.window_start AS s, C.v AS c FROM A [TUMBLE 30], B [TUMBLE 30], C [TUMBLE 30]"
+    " WHERE A.k = B.k AND B.v = C.v AND A.window_start < B.window_end",
     "join": QUERIES["join"],
     "two columns": QUERIES["two columns"],
     "tree": "SELECT A.v AS a, B.v AS b, C.v AS c FROM A [RANGE 30], B [RANGE 40], C [RANGE 30]"
@@ -134,7 +136,8 @@ def test_the_sender_leaves_out_what_is_made_of_new_rows_alone(name, scattered, t
     assert chain.manifest.slots.doubled is None and chain.moves == 0
     assert list(chain.manifest.slots.routing) == wanted
     # One window, and the batches by which registers follow: rows are kept as long as all their parts are valid.
-    assert 30 <= lasted[-1] - lasted[0] <= 41 + 3 * (lasted[1] - lasted[0])
+    least = 30 if "RANGE" in query else 0  # how long rows of tumbling windows are valid depends on when they come
+    assert least <= lasted[-1] - lasted[0] <= 41 + 3 * (lasted[1] - lasted[0])
     chain.batch({}, end=True)
     assert as_multiset(chain.results()) == as_multiset(ms.run(query, read_by(query, inputs)))
 

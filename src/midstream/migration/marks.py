@@ -62,7 +62,7 @@ def _marked(node: p.PhysicalNode) -> p.PhysicalNode:
     match node:
         case p.SourceNode():
             return replace(node, schema=_extended(node.schema, [mark_of(node.stream.alias)]))
-        case p.Filter() | p.Unnest():
+        case p.Filter() | p.Unnest() | p.WindowBounds(keeps_intervals=True):
             inner = _marked(node.input)
             return replace(node, input=inner, schema=_extended(node.schema, marks_of(inner.schema)))
         case p.Compute():

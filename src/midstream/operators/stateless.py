@@ -152,9 +152,10 @@ class WindowBoundsOperator(RowOperator):
         rows, starts, ends = pieces(batch.valid_from, batch.valid_to, self.hop)
         boundaries = boundary_at_or_before(starts, self.hop)
         cut = batch if len(rows) == len(batch) else batch.take(rows)
-        bounds = [pa.array(t).cast(self.schema.types[-1]) for t in (beginning(boundaries, self.hop), boundaries)]
-        columns = pa.RecordBatch.from_arrays([*cut.columns.columns, *bounds], schema=self.schema)
-        return cut.with_columns(columns).with_validity(starts, ends)
+        old, bounds = cut.columns, iter((beginning(boundaries, self.hop), boundaries))
+        fields = ((field, field.name in old.schema.names) for field in self.schema)
+        columns = [old.column(f.name) if there else pa.array(next(bounds)).cast(f.type) for f, there in fields]
+        return cut.with_columns(pa.RecordBatch.from_arrays(columns, schema=self.schema)).with_validity(starts, ends)
 
 
 def windowed(batch: Elements, spec: WindowSpec | None) -> Elements:
