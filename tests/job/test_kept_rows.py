@@ -17,7 +17,7 @@ from midstream.checkpoint.check import check
 from midstream.checkpoint.packs import ClosedSegment, open_in, open_segment, write_pack
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.operators.elements import Elements
-from midstream.operators.state.segment import Segment, make_segment, spread
+from midstream.operators.state.segment import Segment, make_segment, numbering
 from midstream.operators.state.sorted_state import RestingState
 
 KEPT = "SELECT KEEP * FROM {} [RANGE 45]"
@@ -88,7 +88,7 @@ COLUMNS = {
 def numbered(columns: dict[str, pa.Array], lengths: int | np.ndarray = 45, since: int = 10) -> Segment:
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     ticks = np.arange(since, since + 300)
-    return make_segment(Elements(batch, ticks, ticks + lengths), spread(300), 1, 3)
+    return make_segment(Elements(batch, ticks, ticks + lengths), numbering(300), 1, 3)
 
 
 @pytest.mark.parametrize("name", [*COLUMNS, ""])
@@ -110,7 +110,7 @@ def test_rows_of_one_number_and_one_time_take_no_room(tmp_path):
     ticks = np.full(300, 5)
     batch = pa.RecordBatch.from_arrays([COLUMNS["one number"]], names=["k"])
     (entry,) = write_pack(
-        files, "state/x", {("s", ()): [make_segment(Elements(batch, ticks, ticks + 1), spread(300), 1, 3)]}
+        files, "state/x", {("s", ()): [make_segment(Elements(batch, ticks, ticks + 1), numbering(300), 1, 3)]}
     )
     read = open_segment(files, entry)
     assert (
@@ -142,6 +142,6 @@ def test_kept_rows_stay_in_the_order_in_which_they_came_and_are_merged_late():
     assert [len(segment) for segment in sorted(state.segments, key=lambda s: s.born)] == [160, 160, *[10] * 8]
     rows = np.concatenate([s.elements.valid_from for s in sorted(state.segments, key=lambda s: s.born)])
     assert rows.tolist() == list(range(400))
-    assert all(np.array_equal(segment.hashes, spread(len(segment))) for segment in state.segments)
+    assert all(np.array_equal(segment.hashes, numbering(len(segment))) for segment in state.segments)
     state.expire(10_000 + 159)
     assert state.rows == 240

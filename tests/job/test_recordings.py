@@ -19,12 +19,12 @@ def test_a_job_does_what_was_recorded(seed, tmp_path):
 
 
 def test_a_batch_that_only_goes_on_is_what_it_would_be_if_everything_were_asked(tmp_path, monkeypatch):
-    known, rested, asked = json.loads(RECORDED.read_text())[str(SEEDS[0])], JobState.rests, []
+    known, calm, asked = json.loads(RECORDED.read_text())[str(SEEDS[0])], JobState.is_calm, []
 
     def never(state, before):
-        asked.append(rested(state, before))
+        asked.append(calm(state, before))
         return False
 
-    monkeypatch.setattr(JobState, "rests", never)
+    monkeypatch.setattr(JobState, "is_calm", never)
     assert list(run(SEEDS[0], tmp_path)) == known
     assert set(asked) == {True, False}

@@ -69,7 +69,7 @@ def test_states_of_like_rows_are_not_all_merged_with_the_same_batch() -> None:
             elements = Elements(pa.record_batch([pa.array(ticks)], schema=schema), ticks, ticks + 17_000)
             merged.append(0)
             for state in states:
-                state.append(elements, segment.spread(1_000))
+                state.append(elements, segment.numbering(1_000))
                 before = {id(one) for one in state.segments}
                 state.expire(batch * 1_000)
                 state.compact(batch * 1_000, 1_000)

@@ -61,6 +61,8 @@ def test_a_session_that_is_over_leaves_nothing_in_memory(spark, tmp_path, feeds)
     feeds["A"].rows((1, 10, 0))
     with session_on(spark, tmp_path, feeds) as session:
         session.process_available()
+        feeds["A"].rows((1, 20, 1))
+        session.process_available()
         job = weakref.ref(session._backend)
     del session
     gc.collect()

@@ -53,6 +53,15 @@ class Borrowed:
     type: pa.DataType
 
 
+_OPERATORS = {
+    "json_has_key": ("?", "it takes JSON and a text: does the object have this key?"),
+    "json_at": ("#>", "it takes JSON and a path as text, such as '{a,b}'"),
+    "json_text_at": ("#>>", "it takes JSON and a path as text, such as '{a,b}'"),
+    "list_within": ("<@", "it takes two lists: does the second have all that the first has?"),
+}
+"""Functions that are written as operators, and what these take."""
+
+
 def borrow(function: str, arguments: Sequence[Expression]) -> Borrowed:
     """What a function makes of its arguments; a QueryError if it has no meaning for them."""
     types = tuple(plain(a.type) for a in arguments)
@@ -70,7 +79,8 @@ def borrow(function: str, arguments: Sequence[Expression]) -> Borrowed:
             return Borrowed(measured(sql, found), found)
         except QueryError as error:
             problem = candidates(error.message)
-    raise refuse(function, types, problem)
+    written, hint = _OPERATORS.get(function, (function, problem))
+    raise refuse(written, types, hint)
 
 
 def columns_among(arguments: Sequence[Expression]) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.operators.elements import Hashes
-from midstream.operators.state.segment import spread
+from midstream.operators.state.segment import numbering
 from midstream.operators.vectors import Numbers, column_of, numbers_of, storage_of
 
 _SCHEMA, _ROWS, _LEAST = b"midstream schema", b"midstream rows", b"midstream least"
@@ -25,7 +25,7 @@ Narrowed = tuple[int | None, pa.Array | None]
 
 def is_numbered(hashes: Hashes) -> bool:
     """Whether hashes only number rows, which are in no order by key: nobody looks anything up in these."""
-    return bool(hashes[0] == 0 and np.array_equal(hashes, spread(len(hashes))))
+    return bool(hashes[0] == 0 and np.array_equal(hashes, numbering(len(hashes))))
 
 
 def packed(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -60,7 +60,7 @@ def unpacked(batch: pa.RecordBatch, part: Callable[[Hashes], tuple[int, int]]) -
     schema, rows = pa.ipc.read_schema(pa.py_buffer(metadata[_SCHEMA])), int(metadata[_ROWS])
     columns = iter(batch.columns)
     stored = [(least, next(columns) if there else None) for least, there in json.loads(metadata[_LEAST])]
-    hashes = spread(rows)
+    hashes = numbering(rows)
     start, end = part(hashes)
     kinds = [field.type for field in schema][1:]
     since, lengths, *payload = (_widened(*one, kind, start, end) for one, kind in zip(stored, kinds, strict=True))

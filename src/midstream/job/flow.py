@@ -72,7 +72,7 @@ class Circumstances:
 def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset()) -> Flow[Batch]:
     """The next batch; rows that make the expressions of `sifted` queries fail are set aside."""
     old = current_routing(at.before, state.slots, state.group_bits)
-    if state.rests(at.before) and at.rerouter.better(state.queries, state.routes, state.group_bits) is None:
+    if state.is_calm(at.before) and at.rerouter.better(state.queries, state.routes, state.group_bits) is None:
         return _batch(state, at, sifted, Relocated(at.before, state.queries, old))
     batch_id = at.position.batch_id
     doubles = moves_doubled(at.before, state.wanted)
@@ -156,7 +156,7 @@ log = logging.getLogger(__name__)
 
 def attempt(state: JobState, at: Circumstances) -> Flow[tuple[JobState, Batch]]:
     """Runs a batch until no query fails in it; gives it, and the state without the queries that were stopped."""
-    if not state.rests(at.before):
+    if not state.is_calm(at.before):
         state, at = yield from _with_old_rows(state, at)
     sifted: frozenset[str] = frozenset()
     while True:

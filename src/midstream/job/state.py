@@ -102,7 +102,7 @@ class JobState:
             spread=self.spread.copy(),
         )
 
-    def rests(self, before: Manifest | None) -> bool:
+    def is_calm(self, before: Manifest | None) -> bool:
         """Whether a batch goes on from a manifest as the last one ended: nothing begins, moves, is filled or idle."""
         return (
             before is not None

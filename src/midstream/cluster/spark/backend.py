@@ -107,6 +107,7 @@ class SparkBackend:
         self._plain = PlainFiles.of(log, inputs, found.left_out)
         unread = [self._unread(stream, found, trigger == "available") for stream in inputs]
         union, job.arriving = tagged_union(unread)
+        self._let_go()
         self._callback = BatchCallback(job, log.base)
         writer = union.writeStream.foreachBatch(self._callback).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
@@ -173,6 +174,10 @@ class SparkBackend:
             # A signal to all processes ends Spark as well; the batch that this interrupts is repeated later.
             if not is_gone(self.spark):
                 raise
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Takes the job from what Spark called with the batches of a query that has ended."""
         if self._callback is not None:
             self._callback.job = None
 

@@ -180,8 +180,8 @@ class Grouping:
         return other is not None and (self.bits, self.arrival) == (other.bits, other.arrival)
 
 
-def spread(rows: int) -> Hashes:
-    """Hashes of rows in no order by key: a part of the rows is a part of all hashes."""
+def numbering(rows: int) -> Hashes:
+    """Hashes that only number rows, evenly: a part of all hashes is as large a part of the rows."""
     return np.arange(rows, dtype=np.uint64) * np.uint64((2**64 - 1) // max(1, rows))
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate, empty_elements
 from midstream.operators.ordering import hash_order, stable_order
-from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, pairs, spread
+from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, numbering, pairs
 
 TIER = 4
 """How many segments of like size are merged into one, and how much larger the next size is."""
@@ -218,12 +218,12 @@ class RestingState(SortedState):
     rested = least_split = 2**62
 
     def insert(self, elements: Elements, hashes: Hashes) -> None:
-        self.append(elements, spread(len(elements)))
+        self.append(elements, numbering(len(elements)))
 
     def merged(self, segments: Sequence[Segment], frontier: int) -> Segment | None:
         ordered = sorted(segments, key=lambda segment: segment.born)
         together = concatenate([segment.elements.without_hashes() for segment in ordered])
-        return make_segment(together, spread(len(together)), ordered[-1].bucket, ordered[-1].born)
+        return make_segment(together, numbering(len(together)), ordered[-1].bucket, ordered[-1].born)
 
 
 def _origins(segments: Sequence[Segment]) -> int:
