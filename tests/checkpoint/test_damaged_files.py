@@ -24,11 +24,11 @@ from midstream.checkpoint.control import send
 from midstream.checkpoint.lease import seen
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.simulated.storage import SimulatedFiles, VolatileDisk, insert
 from midstream.errors import MidstreamError
 from midstream.interface.jobs.job_file import read_job
 from midstream.job.gate import Gate
 from midstream.job.requests import Requests
+from midstream.lab.simulated_cluster.storage import SimulatedFiles, VolatileDisk, insert
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
 QUERIES = {

@@ -23,8 +23,8 @@ SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 BETWEEN_PROCESSES = {
     "job/task/shipping.py",
     "job/task/reports.py",
-    "cluster/simulated/cluster.py",
-    "cluster/simulated/tasks.py",
+    "lab/simulated_cluster/cluster.py",
+    "lab/simulated_cluster/tasks.py",
     "testing/sinks.py",
 }
 """Where a driver, or a test of sinks, and its own workers talk: none of it reads or writes the checkpoint."""

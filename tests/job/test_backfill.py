@@ -24,7 +24,6 @@ import midstream as ms
 from midstream.checkpoint.commands import AddQuery, CancelMigration, ReplaceQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
-from midstream.cluster.simulated.cluster import OnDemandBackend, SimulatedSource
 from midstream.cluster.sinks import connect
 from midstream.connectors.source import Position, Positions, Source
 from midstream.connectors.sources.sqlite import SqliteRows
@@ -33,6 +32,7 @@ from midstream.interface.cli.app import app
 from midstream.job.commands.forecast import forecast
 from midstream.lab.fuzz.changed_jobs import ReadJob, clipped, wrong_after_change
 from midstream.lab.fuzz.changes import draw_change
+from midstream.lab.simulated_cluster.cluster import OnDemandBackend, SimulatedSource
 
 SHORT = "SELECT k, COUNT(*) AS n FROM A [RANGE 10] GROUP BY k"
 LONG = "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM A [RANGE 60] GROUP BY k"

@@ -24,9 +24,9 @@ from midstream.checkpoint.lease import EXPIRES_AFTER
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.process import running_as, this_process
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.simulated.storage import SimulatedFiles, VolatileDisk, insert
 from midstream.errors import MidstreamError
 from midstream.job import commits
+from midstream.lab.simulated_cluster.storage import SimulatedFiles, VolatileDisk, insert
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
 QUERIES = {

@@ -15,9 +15,9 @@ from tests.job.many import Many
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.api import ask
-from midstream.cluster.simulated.storage import NOTHING, VolatileDisk, insert
 from midstream.cluster.sinks import Delivery, Folder, digest_of, folder
 from midstream.errors import JobError
+from midstream.lab.simulated_cluster.storage import NOTHING, VolatileDisk, insert
 
 TABLE = pa.table({"k": [1, 2], "ts": [1, 2]})
 CATALOG = ask("SELECT k FROM A [NOW]", {"A": TABLE}).catalog

@@ -17,8 +17,8 @@ from midstream.checkpoint.check import check
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.process import running_as
 from midstream.cluster.local.cluster import LocalCluster
-from midstream.cluster.simulated.storage import EVERYTHING, NOTHING, SimulatedFiles, VolatileDisk, at_random, insert
 from midstream.job import commits
+from midstream.lab.simulated_cluster.storage import EVERYTHING, NOTHING, SimulatedFiles, VolatileDisk, at_random, insert
 
 QUERY = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"
 STAGES = "SELECT DISTINCT A.v FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v"

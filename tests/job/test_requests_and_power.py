@@ -12,10 +12,10 @@ from midstream.checkpoint.control import REQUESTS as ARRIVED
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Asked, StoredRequest
 from midstream.checkpoint.request_log import RequestLog
-from midstream.cluster.simulated.storage import SimulatedFiles, VolatileDisk, insert
 from midstream.errors import JobError
 from midstream.job.gate import Gate
 from midstream.job.requests import Requests
+from midstream.lab.simulated_cluster.storage import SimulatedFiles, VolatileDisk, insert
 
 REQUEST = {"command": "cancel", "query": "q"}
 

@@ -15,7 +15,6 @@ from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.physical import SourceNode, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
-from midstream.cluster.simulated import Disk, SimulatedLink, Simulation
 from midstream.job.task.ingest import source_elements
 from midstream.job.task.results import result_table
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, routing_keys
@@ -29,6 +28,7 @@ from midstream.lab.papers.partitioned_load_balancing.protocols.split import Spli
 from midstream.lab.papers.partitioned_load_balancing.rows import ChangePlan
 from midstream.lab.papers.partitioned_load_balancing.sink import Sink
 from midstream.lab.papers.partitioned_load_balancing.splitting import Splitting, Streams, Tick
+from midstream.lab.simulated_cluster import Disk, SimulatedLink, Simulation
 from midstream.migration.protocol import widened
 from midstream.operators.elements import concatenate
 from midstream.optimizer.plans import Plan, plan_query

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.simulated.balanced_runs import MANAGER, SINK, Balanced
 from tests.simulated.test_balancing_protocols import JOIN, KINDS, streams
 
-from midstream.cluster.simulated import MachineStep
 from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
+from midstream.lab.simulated_cluster import MachineStep
 
 Disks = dict[str, dict[str, Any]]
 

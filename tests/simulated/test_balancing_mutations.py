@@ -11,10 +11,10 @@ from tests.simulated.test_balancing_protocols import JOIN, KINDS, streams
 
 from midstream.algebra.expressions import Literal
 from midstream.algebra.time import BEGINNING
-from midstream.cluster.simulated import SimulatedLink
 from midstream.lab.papers.partitioned_load_balancing import old_track, processing, rows, splitting, tracks
 from midstream.lab.papers.partitioned_load_balancing.protocols import messages, processor, split
 from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
+from midstream.lab.simulated_cluster import SimulatedLink
 from midstream.migration import marks
 
 SHAPES = ["((A B) C)", "(A (B C))"]

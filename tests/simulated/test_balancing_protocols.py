@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.profiles import always
 from tests.simulated.balanced_runs import MANAGER, SINK, Balanced
 
-from midstream.cluster.simulated import SimulatedLink
 from midstream.lab.papers.partitioned_load_balancing.legality import legal_protocols
 from midstream.lab.papers.partitioned_load_balancing.protocols.manager import MoveRequest
+from midstream.lab.simulated_cluster import SimulatedLink
 
 PROTOCOLS = ["ptlb", "mslb", "split_time_balancing"]
 JOIN = "SELECT A.k, A.v, B.v AS w, C.v AS x FROM A [RANGE 10], B [RANGE 10], C [RANGE 10] WHERE A.k = B.k AND B.k = C.k"

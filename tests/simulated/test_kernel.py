@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midstream.cluster.simulated import MachineStep, SimulatedLink, Simulation
 from midstream.errors import InternalError
+from midstream.lab.simulated_cluster import MachineStep, SimulatedLink, Simulation
 
 
 @dataclass

@@ -11,7 +11,6 @@ from tests.distribution.routed.joins import Joined, draw_join, draw_plan
 
 import midstream as ms
 from midstream.algebra.placements import Placement
-from midstream.cluster.simulated.links import SimulatedLink
 from midstream.lab.papers.node_operator_sets.calls import Directed, LineMeasured, Measured
 from midstream.lab.papers.node_operator_sets.cost import Costs
 from midstream.lab.papers.node_operator_sets.distributed import plan_of
@@ -20,6 +19,7 @@ from midstream.lab.papers.node_operator_sets.network import node_per_stream
 from midstream.lab.papers.node_operator_sets.node_sets import node_sets
 from midstream.lab.papers.node_operator_sets.routed_run import RoutedRun, local_rows
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
+from midstream.lab.simulated_cluster.links import SimulatedLink
 from midstream.optimizer.routed.plan import JoinPlan
 from midstream.optimizer.sites.links import Link as Line
 

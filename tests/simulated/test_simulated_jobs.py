@@ -12,9 +12,9 @@ from midstream.checkpoint.lease import Heartbeat
 from midstream.checkpoint.process import BelievedTime, this_process
 from midstream.checkpoint.request_log import RequestLog
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.simulated.storage import SimulatedFiles
 from midstream.cluster.sinks import Folder
 from midstream.connectors.files.identity import KnownFolder
+from midstream.lab.simulated_cluster.storage import SimulatedFiles
 from midstream.lab.simulation.run import SimulationFailure
 from midstream.lab.simulation.simulate import simulate
 from midstream.lab.simulation.world import Edges, Troubles

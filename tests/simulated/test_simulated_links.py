@@ -12,10 +12,10 @@ from tests.local.test_links import CHAIN, SCHEMA, SITES, rows
 import midstream as ms
 from midstream.checkpoint.process import running_as
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.cluster.simulated import SimulatedLink, Simulation
-from midstream.cluster.simulated.cluster import SimulatedBackend
-from midstream.cluster.simulated.processes import Host, SimulatedProcess
-from midstream.cluster.simulated.tasks import Worker
+from midstream.lab.simulated_cluster import SimulatedLink, Simulation
+from midstream.lab.simulated_cluster.cluster import SimulatedBackend
+from midstream.lab.simulated_cluster.processes import Host, SimulatedProcess
+from midstream.lab.simulated_cluster.tasks import Worker
 
 FAST, SLOW = SimulatedLink(latency=0.002), SimulatedLink(latency=4.0)
 

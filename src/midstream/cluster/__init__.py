@@ -1,1 +1,1 @@
-"""Clusters, where a job's steps run: this process, Spark, or simulated machines."""
+"""Clusters, where a job's steps run: this process or Spark (simulated machines are in `lab`)."""

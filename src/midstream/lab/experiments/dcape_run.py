@@ -18,7 +18,6 @@ import pyarrow as pa
 from midstream.algebra.physical import SourceNode, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
-from midstream.cluster.simulated import Disk, SimulatedLink, Simulation
 from midstream.job.task.ingest import source_elements
 from midstream.lab.experiments.arrivals import poisson
 from midstream.lab.experiments.dcape_meter import PartitionedLoops
@@ -32,6 +31,7 @@ from midstream.lab.papers.partitioned_load_balancing.protocols.split import spli
 from midstream.lab.papers.partitioned_load_balancing.rows import Batch, ChangePlan
 from midstream.lab.papers.partitioned_load_balancing.sink import Sink
 from midstream.lab.papers.partitioned_load_balancing.splitting import Splitting, Streams, Tick
+from midstream.lab.simulated_cluster import Disk, SimulatedLink, Simulation
 from midstream.migration.protocol import widened
 from midstream.operators.elements import concatenate
 from midstream.optimizer.plans import Plan, plan_query

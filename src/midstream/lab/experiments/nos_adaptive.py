@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.api import ask
-from midstream.cluster.simulated import SimulatedLink
 from midstream.lab.experiments.nos_workload import (
     CHANGING,
     HIGH,
@@ -37,6 +36,7 @@ from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
 from midstream.lab.papers.node_operator_sets.joint import improved_plan
 from midstream.lab.papers.node_operator_sets.query import RoutedQuery
 from midstream.lab.papers.node_operator_sets.routed_run import RoutedRun, local_rows
+from midstream.lab.simulated_cluster import SimulatedLink
 
 INTERVAL, FIRST, PERIOD = 0.2, 1.5, 2.0
 """Seconds: how often costs are measured and batches arrive, when the rate changes first, and how often then."""

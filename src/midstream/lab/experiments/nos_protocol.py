@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from midstream.cluster.simulated import Disk, MachineStep, SimulatedLink, Simulation
 from midstream.lab.experiments.nos_workload import CHANGING, HIGH, LINE, LOW, at_rate, setting, statistics
 from midstream.lab.papers.node_operator_sets import member as members
 from midstream.lab.papers.node_operator_sets.calls import Called, Measured, MemberEvent, Repair
@@ -19,6 +18,7 @@ from midstream.lab.papers.node_operator_sets.member import centralized_members, 
 from midstream.lab.papers.node_operator_sets.membership import Member
 from midstream.lab.papers.node_operator_sets.node_sets import Update
 from midstream.lab.papers.node_operator_sets.track import PREPARING, Full, Prepare
+from midstream.lab.simulated_cluster import Disk, MachineStep, SimulatedLink, Simulation
 
 MODIFICATION = ("Report", "Prepare", "Request", "Granted", "Repair", "Called", "NewEpoch")
 SYNCHRONISATION = ("LocalReady", "GlobalReady")

@@ -25,7 +25,6 @@ from midstream.api import plans, reference
 from midstream.checkpoint.commands import CancelMigration, ReplaceQuery, SwitchQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
-from midstream.cluster.simulated.cluster import OnDemandBackend, SimulatedSource
 from midstream.errors import JobError, MidstreamError, MigrationError, QueryError
 from midstream.job.ending import release
 from midstream.job.queries import filling
@@ -33,6 +32,7 @@ from midstream.job.queries.completeness import COMPLETE
 from midstream.lab.fuzz.changes import Change, ticks_of
 from midstream.lab.fuzz.drives import SCHEDULES
 from midstream.lab.fuzz.streams import StreamSpec
+from midstream.lab.simulated_cluster.cluster import OnDemandBackend, SimulatedSource
 from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
 from midstream.migration.registry import STRATEGIES
 

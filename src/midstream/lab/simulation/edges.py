@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.cluster.simulated.cluster import SimulatedSource
 from midstream.cluster.sinks import Delivery, Folder
 from midstream.connectors.files.listing import is_unfinished
+from midstream.lab.simulated_cluster.cluster import SimulatedSource
 from midstream.lab.simulation.workload import SCHEMA
 
 SCHEMA_TEXT = "k BIGINT, v BIGINT, ts BIGINT"

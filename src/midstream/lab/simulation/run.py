@@ -23,10 +23,10 @@ from midstream.checkpoint.process import running_as
 from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.cluster.simulated.cluster import SimulatedBackend
-from midstream.cluster.simulated.processes import Actor
 from midstream.errors import InternalError, JobError, MidstreamError
 from midstream.job.outputs.delivery import Sink
+from midstream.lab.simulated_cluster.cluster import SimulatedBackend
+from midstream.lab.simulated_cluster.processes import Actor
 from midstream.lab.simulation.edges import Copies, Copy, FlakyFolder, SourceFolders, Sources
 from midstream.lab.simulation.workload import BY_ROWS, LATENESS, OTHER_TEXT, STREAMS, Workload
 from midstream.lab.simulation.world import Edges, Troubles, World

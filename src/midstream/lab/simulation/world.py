@@ -13,10 +13,10 @@ from functools import partial
 from random import Random
 
 from midstream.checkpoint.process import this_process
-from midstream.cluster.simulated import SimulatedLink, Simulation
-from midstream.cluster.simulated.processes import Actor, Host, SimulatedProcess
-from midstream.cluster.simulated.storage import SCHEME, VolatileDisk, at_random, insert
-from midstream.cluster.simulated.tasks import TaskKilled, Worker
+from midstream.lab.simulated_cluster import SimulatedLink, Simulation
+from midstream.lab.simulated_cluster.processes import Actor, Host, SimulatedProcess
+from midstream.lab.simulated_cluster.storage import SCHEME, VolatileDisk, at_random, insert
+from midstream.lab.simulated_cluster.tasks import TaskKilled, Worker
 
 
 @dataclass(frozen=True, slots=True)

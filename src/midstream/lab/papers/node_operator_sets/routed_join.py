@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.lab.papers.node_operator_sets import member as members
 from midstream.lab.papers.node_operator_sets.calls import (
     Granted,
@@ -35,6 +34,7 @@ from midstream.lab.papers.node_operator_sets.probing import Prober
 from midstream.lab.papers.node_operator_sets.site import Ask, Copy, Fetch, Parcel, Partial, Plans, Result, Rows, Site
 from midstream.lab.papers.node_operator_sets.track import PREPARING, Drained, Full, Tick
 from midstream.lab.papers.node_operator_sets.wire import from_json, to_json
+from midstream.lab.simulated_cluster.machines import Disk, MachineStep
 from midstream.operators.elements import Elements
 
 FINISHED_EVERY = 4

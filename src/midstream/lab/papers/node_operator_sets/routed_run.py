@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra import physical as p
-from midstream.cluster.simulated.kernel import Simulation
-from midstream.cluster.simulated.links import SimulatedLink
 from midstream.job.task.ingest import source_elements, ticks_of
 from midstream.job.task.results import result_table
 from midstream.lab.papers.node_operator_sets.calls import MemberEvent
@@ -24,6 +22,8 @@ from midstream.lab.papers.node_operator_sets.probing import Prober
 from midstream.lab.papers.node_operator_sets.query import RoutedQuery
 from midstream.lab.papers.node_operator_sets.routed_join import Arrive, Meter, ResultsNode, RoutedNode, Setup
 from midstream.lab.papers.node_operator_sets.statistics import Statistics
+from midstream.lab.simulated_cluster.kernel import Simulation
+from midstream.lab.simulated_cluster.links import SimulatedLink
 from midstream.operators.build import build
 from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.optimizer.routed.plan import JoinPlan, checked

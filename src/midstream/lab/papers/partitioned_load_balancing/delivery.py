@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from midstream.cluster.simulated.machines import MachineStep
+from midstream.lab.simulated_cluster.machines import MachineStep
 
 
 @dataclass(frozen=True, slots=True)

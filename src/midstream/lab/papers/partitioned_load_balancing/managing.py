@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.lab.papers.partitioned_load_balancing.protocols import manager
 from midstream.lab.papers.partitioned_load_balancing.protocols.manager import ManagerState, MoveRequest
 from midstream.lab.papers.partitioned_load_balancing.protocols.messages import Message, Send
 from midstream.lab.papers.partitioned_load_balancing.splitting import AGAIN
+from midstream.lab.simulated_cluster.machines import Disk, MachineStep
 
 
 class Managing:

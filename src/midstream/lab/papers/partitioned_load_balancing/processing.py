@@ -14,7 +14,6 @@ import numpy as np
 
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.time import BEGINNING
-from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.distribution.fragments import Key
 from midstream.lab.papers.partitioned_load_balancing.delivery import Packet, Queues, Received
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, Shipped, filled, group_of_rows
@@ -47,6 +46,7 @@ from midstream.lab.papers.partitioned_load_balancing.tracks import (
     limited,
     nothing_of,
 )
+from midstream.lab.simulated_cluster.machines import Disk, MachineStep
 from midstream.migration.execution import SingleBox
 from midstream.operators.elements import Elements
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.cluster.local.live_query import Release
-from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.lab.papers.partitioned_load_balancing.delivery import Ends, Packet, Queues
+from midstream.lab.simulated_cluster.machines import Disk, MachineStep
 from midstream.operators.elements import Elements
 
 

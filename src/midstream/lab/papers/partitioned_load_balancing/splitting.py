@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from midstream.algebra.time import BEGINNING
-from midstream.cluster.simulated.machines import Disk, MachineStep
 from midstream.distribution.fragments import Key
 from midstream.lab.papers.partitioned_load_balancing.delivery import Packet, Queues, Received
 from midstream.lab.papers.partitioned_load_balancing.group_states import group_of_rows
@@ -17,6 +16,7 @@ from midstream.lab.papers.partitioned_load_balancing.protocols import split
 from midstream.lab.papers.partitioned_load_balancing.protocols.messages import Message
 from midstream.lab.papers.partitioned_load_balancing.protocols.split import Answer, PutFlag, Release, SplitState
 from midstream.lab.papers.partitioned_load_balancing.rows import Batch, Rows
+from midstream.lab.simulated_cluster.machines import Disk, MachineStep
 from midstream.operators.elements import Elements, Indices
 
 AGAIN = 25.0

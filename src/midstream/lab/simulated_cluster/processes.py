@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from random import Random
 
 from midstream.checkpoint.process import Machine, Process, RepeatedCall, running_as
-from midstream.cluster.simulated.kernel import Simulation
 from midstream.errors import InternalError
+from midstream.lab.simulated_cluster.kernel import Simulation
 
 BESIDE_BATCHES = frozenset({"midstream-lease"})
 """What is repeated while a batch is under way too; the rest waits until there is none."""

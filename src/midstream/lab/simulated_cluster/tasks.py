@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.checkpoint.process import Process, running_as
-from midstream.cluster.simulated.machines import MachineStep
 from midstream.job.task.exchange import SLOT
+from midstream.lab.simulated_cluster.machines import MachineStep
 
 Blocks = tuple[pa.RecordBatch, ...]
 Name = tuple[str, int]

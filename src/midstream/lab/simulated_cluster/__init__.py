@@ -11,8 +11,8 @@ before that leaves no trace of the step.
     simulation.run(until=1_000)
 """
 
-from midstream.cluster.simulated.kernel import Simulation
-from midstream.cluster.simulated.links import SimulatedLink
-from midstream.cluster.simulated.machines import Disk, MachineStep, SimulatedMachine, SimulatedProgram
+from midstream.lab.simulated_cluster.kernel import Simulation
+from midstream.lab.simulated_cluster.links import SimulatedLink
+from midstream.lab.simulated_cluster.machines import Disk, MachineStep, SimulatedMachine, SimulatedProgram
 
 __all__ = ["Disk", "SimulatedLink", "SimulatedMachine", "SimulatedProgram", "Simulation", "MachineStep"]

@@ -20,13 +20,13 @@ from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
 from midstream.cluster.local.backend import LocalBackend, LocalInput
 from midstream.cluster.local.cluster import LocalCluster
-from midstream.cluster.simulated.processes import SimulatedProcess
-from midstream.cluster.simulated.tasks import Begin, Coordinator
 from midstream.cluster.slot_threads import Dealt, SlotThreads, Step
 from midstream.inputs import StreamSettings
 from midstream.job.job import Job
 from midstream.job.task.exchange import NOTE
 from midstream.job.task.reports import Report
+from midstream.lab.simulated_cluster.processes import SimulatedProcess
+from midstream.lab.simulated_cluster.tasks import Begin, Coordinator
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ from math import inf
 from random import Random
 from typing import Any
 
-from midstream.cluster.simulated.links import SimulatedLink, SimulatedWire
-from midstream.cluster.simulated.machines import Disk, MachineStep, SimulatedMachine, SimulatedProgram
 from midstream.errors import InternalError
+from midstream.lab.simulated_cluster.links import SimulatedLink, SimulatedWire
+from midstream.lab.simulated_cluster.machines import Disk, MachineStep, SimulatedMachine, SimulatedProgram
 
 OUTSIDE = "outside"
 """The sender of messages that come from no machine."""
