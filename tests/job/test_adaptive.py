@@ -26,7 +26,6 @@ from midstream.interface.demo.check import compare
 from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.job.adaptivity import ATTENTION
 from midstream.job.commands.accounts import decisions_of, history_of, statistics_of
-from midstream.job.migrations.migrating import wishes
 from midstream.job.task.reports import SampledSource, SampleRequest, Samples, add_samples, sampled
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 
@@ -226,7 +225,7 @@ def test_a_batch_that_fails_before_its_commit_is_forgotten(tmp_path):
     chain = chain_of(question, tmp_path / "failing", "(A (B C))", Policy("auto"))
     for i, parts in enumerate(steady.cut(question.tables, 150)):
         steady.batch(parts)
-        if i % 3 == 0 or list(wishes(chain.driver.watchers, chain.driver.state)):
+        if i % 3 == 0 or list(chain.driver.watchers.wishes(chain.driver.state)):
             with pytest.raises(Stopped), pytest.MonkeyPatch.context() as patch:
                 patch.setattr(chain.driver.store, "commit", stop)
                 chain.batch(parts)

@@ -8,7 +8,7 @@ from tests.job.threadless import AtOnce
 
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.process import running_as
-from midstream.cluster.local.read_ahead import FEW, MOST, ReadAhead
+from midstream.cluster.local.backend import FEW, MOST, ReadAhead
 from midstream.errors import InputError
 
 FIRST, SECOND = SourceFile("1.parquet", FEW, 1), SourceFile("2.parquet", FEW, 2)

@@ -22,10 +22,10 @@ from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
 from midstream.job.task.exchange import Addressing, Layout
 from midstream.job.task.in_place import Arrivals, arrivals
+from midstream.job.task.intake import StreamReading
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, SampleRequest, require_all
 from midstream.job.task.step import StageStep
-from midstream.job.task.stream_reading import StreamReading
 from midstream.job.task.works import NOT_APART, Apart, BySlot, FragmentWork, MigrationWork, TaskWork
 
 TICKS = "#ticks"

@@ -1,7 +1,8 @@
-"""The gate of a session: a batch and whatever else changes it never happen at once.
+"""The gate of a session: a batch and whatever else changes it never happen at once, whichever threads call it.
 
 Who waits for a turn waits for the end of a batch. A batch that waits for that very thread (its sink joins it, or asks
-for the result of what it works at for a pool) would never end, so the thread is refused.
+for the result of what it works at for a pool) would never end, so the thread is refused. Nor may what runs within a
+batch (a sink, a listener, `before_batch`, a function of the user's) begin another one, which would wait for itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 from midstream.errors import JobError
@@ -87,3 +89,30 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+class Turn:
+    """Whose turn it is to work in a session: a gate that no thread may pass twice."""
+
+    def __init__(self) -> None:
+        self._gate = Gate()
+
+    @contextmanager
+    def taken(self, what: str) -> Iterator[None]:
+        """Has the turn while inside, after waiting for it; refuses a thread that has it already."""
+        if self._gate.is_mine:
+            raise JobError(
+                f"{what} was called within a batch of the same session",
+                detail="a sink, a listener, before_batch or a function cannot begin what has to wait for its own end",
+                hint="keep the rows and push them when the batch is done, or push them into another session",
+            )
+        with self._gate:
+            yield
+
+    def take(self, patience: float = -1) -> bool:
+        """Waits for the turn, at most for so many seconds if they are given; whether it has come."""
+        return self._gate.acquire(timeout=patience)
+
+    def give_back(self) -> None:
+        """Lets the next thread have the turn."""
+        self._gate.release()

@@ -61,7 +61,6 @@ from midstream.job.events import (
 )
 from midstream.job.flow import Circumstances, Notes, batch_flow, decided
 from midstream.job.gate import Gate
-from midstream.job.migrations.migrating import wishes
 from midstream.job.outputs.delivery import Deliveries
 from midstream.job.outputs.progress import Announcements
 from midstream.job.queries.completeness import tell_of_started
@@ -376,7 +375,7 @@ class Job:
             self.apply(SettingsChanged({"links": links}))
         if verified := self.state.verifications.by_query:
             self.apply(VerifiedMigrationsBegun(self._observed(verified)))
-        for asked in list(wishes(self.watchers, self.state)):
+        for asked in list(self.watchers.wishes(self.state)):
             try:
                 self.apply(asked)
             except MigrationError as error:

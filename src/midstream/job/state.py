@@ -28,7 +28,7 @@ from midstream.job.queries.faults import Faults
 from midstream.job.queries.running_query import Cutting, RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads, class_named, evened, require_naming
 from midstream.job.slots.doubled_moves import cancelled_move, require_protocol, require_rest
-from midstream.job.slots.measuring import hottest, spread_hot
+from midstream.job.slots.measuring import spread_hot
 from midstream.job.slots.protocol_choice import cheapest_protocol
 from midstream.job.slots.relocation import (
     ANOTHER_NUMBER,
@@ -205,7 +205,7 @@ class JobState:
         self._follow_migrations(manifest)
         self._retire(batch)
         self.slots, self.routes = batch.slots.count, dict(batch.incoming.routes)
-        self.spread.arrived = hottest(batch.reports, ClassLoads.of(manifest))
+        self.spread.traffic = [report.traffic for report in batch.reports]
         self.queries.update({name: query for name, query in batch.changes.recut.items() if name in self.queries})
         self.queries.update(
             {name: batch.queries[name].after_batch for name in batch.changes.arrived if name in self.queries}

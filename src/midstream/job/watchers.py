@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,17 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.process import this_process
 from midstream.job.adaptivity import Watcher, Way
+from midstream.job.events import MigrationAsked
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.sites import ChangedLinks, Located, Measuring
 from midstream.job.task.reports import SampleRequest
 from midstream.optimizer.cost import Constants
+from midstream.optimizer.plans import plan_query
 from midstream.optimizer.sites.links import links_from_json, links_to_json
 
 if TYPE_CHECKING:
     from midstream.job.batch import Batch
+    from midstream.job.state import JobState
 
 
 @dataclass(slots=True)
@@ -75,8 +78,9 @@ class Watchers:
         """What the manifest of a batch that was run is to keep, by query; `links` were changed while the job ran."""
         started = this_process().monotonic()
         before = {} if batch.before is None else batch.before.accounts
-        topology = self.located.topology(batch.slots.count, links)
-        self.measuring.see(batch.reports, topology)
+        topology = self.located.topology(batch.slots.count, links) if self.located.sites else None
+        if topology is not None:
+            self.measuring.see(batch.reports, topology)
         kept = {}
         for name in batch.queries:
             watcher = self.by_query.get(name)
@@ -94,8 +98,23 @@ class Watchers:
 
     def measured(self, links: ChangedLinks) -> list[list[Any]] | None:
         """What the next manifest is to say of links, if some were measured to be others than is known."""
-        found = self.measuring.news(self.located.links(links))
+        found = self.measuring.news(self.located.links(links)) if self.measuring.off else {}
         return links_to_json({**links_from_json(links), **found}) if found else None
+
+    def wishes(self, state: JobState) -> Iterator[MigrationAsked]:
+        """What queries, and slots of them, are to go over to."""
+        for name, watcher in self.by_query.items():
+            if name not in state.queries or name in state.faults.stopped:
+                continue
+            query, wish = state.queries[name], watcher.wish
+            if query.migration is not None:
+                continue
+            if wish is not None and copy_name(name) not in state.queries and query.plan.text == wish["plan"]:
+                yield _asked(state, query, wish, verify=watcher.adaptive.verify, observed=watcher.observed)
+            for slot, wanted in watcher.slot_wishes.items():
+                own = query.in_slot(slot)
+                if slot < state.slots and own.migration is None and own.plan.text == wanted["plan"]:
+                    yield _asked(state, query, wanted, slots=[slot], observed=watcher.observed)
 
     def interval(self, batch: Batch) -> float:
         """How many seconds after the last batch one began; of the first one that was seen, what it took."""
@@ -117,6 +136,11 @@ class Watchers:
             if source.stream == stream
             for column in source.read
         }
+
+
+def _asked(state: JobState, query: RunningQuery, wish: Mapping[str, Any], **more: Any) -> MigrationAsked:
+    target = state.target(query, plan_query(query.plan.query, wish["target"], query.emit_every))
+    return MigrationAsked(query.name, target, wish["strategy"], wish["reason"], **more)
 
 
 def readers_of(queries: Mapping[str, RunningQuery], declaration: StreamDeclaration, column: str) -> list[str]:

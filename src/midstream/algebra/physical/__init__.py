@@ -17,12 +17,6 @@ from midstream.algebra.physical.base import (
     walk_physical,
     with_inputs,
 )
-from midstream.algebra.physical.joins import (
-    HashJoin,
-    MultiwayJoin,
-    OuterJoin,
-    ProbeStep,
-)
 from midstream.algebra.physical.relational import (
     AggregateColumn,
     Changes,
@@ -31,14 +25,18 @@ from midstream.algebra.physical.relational import (
     Deduplicate,
     Filter,
     GroupAggregate,
+    HashJoin,
     MatchRows,
     MergedAggregate,
     MergedDistinct,
+    MultiwayJoin,
+    OuterJoin,
     OverColumn,
     OverPartition,
     OverStream,
     PartialAggregate,
     PartialDistinct,
+    ProbeStep,
     SetOperation,
     Unnest,
 )

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from midstream.algebra.expressions import Expression
+from midstream.algebra.plan.base import draw, walk
 from midstream.algebra.time import TimeDomain
-from midstream.algebra.trees import draw, walk
 
 
 @dataclass(frozen=True, slots=True)

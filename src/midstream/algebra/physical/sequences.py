@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from midstream.algebra.expressions import Expression
 from midstream.algebra.physical.base import Binary
-from midstream.algebra.physical.joins import condition_label
+from midstream.algebra.physical.relational import condition_label
 from midstream.algebra.plan import SequenceMode, TimeOrder
 
 

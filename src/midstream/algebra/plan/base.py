@@ -1,10 +1,11 @@
-"""Nodes of logical plans: what each must say, and what every plan is read by."""
+"""Plans as trees, walked and drawn; nodes of logical ones: what each must say, and what every plan is read by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal as OneOf
+from typing import Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -13,9 +14,46 @@ from midstream.algebra.expressions import (
     columns_of,
 )
 from midstream.algebra.time import TimeDomain
-from midstream.algebra.trees import draw, walk
 from midstream.algebra.windows import Hop, Rows, SessionGap, Until, WindowSpec
 from midstream.errors import InternalError
+
+
+class Node(Protocol):
+    """A node of a logical or physical plan."""
+
+    @property
+    def inputs(self) -> tuple[Self, ...]:
+        """The nodes that feed this one."""
+
+    @property
+    def label(self) -> str:
+        """What the node does, in one line."""
+
+
+T = TypeVar("T", bound=Node)
+
+
+def walk(plan: T) -> Iterator[T]:
+    """The node and everything below it, parents first, left to right."""
+    yield plan
+    for child in plan.inputs:
+        yield from walk(child)
+
+
+def draw(plan: T, annotate: Callable[[T], str]) -> str:
+    """The plan as an indented tree, one node per line: chains read downwards, inputs are indented below their node."""
+    lines: list[str] = []
+
+    def node(top: T, lead: str, below: str) -> None:
+        note = annotate(top)
+        lines.append(lead + top.label + (f"  {note}" if note else ""))
+        for i, child in enumerate(top.inputs):
+            last = i == len(top.inputs) - 1
+            node(child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "))
+
+    node(plan, "", "")
+    return "\n".join(lines)
+
 
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
 

@@ -1,7 +1,9 @@
 """This process under a session: a thread reads streams, and rows can be pushed; each batch is committed.
 
 A batch counts when its manifest is there. One that was interrupted is not repeated as it was: what it read is unread
-and is taken with the next one.
+and is taken with the next one. The rows of the next batch are read while the one before it is under way. They count
+only if it has exactly these parts (files of a folder, or spans of a source); else, and where reading failed, the batch
+reads its parts itself, and says what is wrong with them.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,16 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.checkpoint.files import Files
+from midstream.checkpoint.files import Files, begin
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest, source_batch
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
-from midstream.cluster.local.read_ahead import ReadAhead
 from midstream.cluster.local.readings import FolderSource, PartsByStream, Readings
-from midstream.cluster.local.turn import Turn
 from midstream.connectors.connected import Connected
 from midstream.connectors.files.bad_rows import BAD, FIELD
 from midstream.connectors.files.objects import ObjectSource
@@ -37,6 +38,7 @@ from midstream.inputs import NamedSource, StreamSettings, table_of
 from midstream.job.batch import TICKS
 from midstream.job.commits import PutOff
 from midstream.job.ending import release_in_turn
+from midstream.job.gate import Turn
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
 from midstream.job.task.exchange import Layout
@@ -44,6 +46,55 @@ from midstream.job.task.ingest import checked, warn_of
 from midstream.job.task.intake import DEAD_LETTERS
 from midstream.job.task.results import result_table
 from midstream.optimizer.plans import Plan
+
+FEW, MOST = 2**18, 64 * 2**20
+"""Up to how many bytes files are few, and up to how many they are read ahead.
+
+Few would only take turns with the steps of a batch; they are read while the batch waits for its disk.
+"""
+
+Found = dict[str, tuple[pa.Table, Sequence[Any]]]
+"""Rows by stream, and the parts that have them as they were when they were read."""
+
+
+class ReadAhead:
+    """Reads parts by stream, some of them ahead."""
+
+    def __init__(self, read: Callable[[str, Sequence[Any]], tuple[pa.Table, Sequence[Any]]]) -> None:
+        self._read = read
+        self._files: PartsByStream = {}
+        self._few: PartsByStream | None = None
+        self._found: Found = {}
+        self._begun: Future[None] | None = None
+
+    def begin(self, files: PartsByStream) -> None:
+        """Starts to read files ahead, unless they are few or too large."""
+        self._files, self._found, self._few, self._begun = files, {}, None, None
+        size = sum(file.size for some in files.values() for file in some)
+        if 0 < size < FEW:
+            self._few = files
+        elif FEW <= size <= MOST:
+            self._begun = begin(self._read_into, files, self._found)
+
+    def begin_few(self) -> None:
+        """Starts to read files ahead that are few."""
+        files, self._few = self._few, None
+        if files is not None:
+            self._begun = begin(self._read_into, files, self._found)
+
+    def take(self, files: PartsByStream) -> Found:
+        """What files hold."""
+        found: Found = {}
+        begun, self._begun, self._few = self._begun, None, None
+        if begun is not None and self._files == files and begun.exception() is None:
+            return self._found
+        self._read_into(files, found)
+        return found
+
+    def _read_into(self, files: PartsByStream, found: Found) -> None:
+        for name, some in files.items():
+            found[name] = self._read(name, some)
+
 
 IDLE = 0.05
 """How many seconds to wait before looking again where there was nothing new."""

@@ -16,10 +16,10 @@ from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.query_events import event_of, migration_of
 from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_parts import SharedParts
-from midstream.cluster.local.turn import Turn
 from midstream.errors import MigrationError
 from midstream.html import Records
 from midstream.inputs import Duration
+from midstream.job.gate import Turn
 from midstream.job.outputs.progress import Wait
 from midstream.migration.execution import SingleBox
 from midstream.migration.predict import prediction_text

@@ -24,10 +24,10 @@ from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_parts import Owner, SharedPart, SharedParts, frontier_of
 from midstream.cluster.local.shared_windows import inherit_windows, unify
-from midstream.cluster.local.turn import Turn
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
+from midstream.job.gate import Turn
 from midstream.job.outputs.progress import Wait, is_worth_a_warning, silences, unexpected, wait_text, waits
 from midstream.job.task.ingest import DeadLetters, counted, warn_of
 from midstream.language import parse

@@ -347,12 +347,12 @@ class Readings:
 
     def noted(self, taken: PartsByStream, left: Mapping[str, int]) -> FilesRead:
         """What the manifest of a batch that takes parts has to say; `left` is how early those begin that it leaves."""
-        known = self._known.with_batch({name: taken[name] for name in self._folders if name in taken}, left)
+        files, known = {name: taken[name] for name in self._folders if name in taken}, self._known
         places = {name: reading.place for name, reading in self._sources.items()}
         positions = {name: reading.after(taken.get(name, ())) for name, reading in self._sources.items()}
         waiting = {name: reading.lag(positions[name]) for name, reading in self._sources.items()}
         lags = {name: rows for name, rows in waiting.items() if rows is not None}
-        return replace(known, folders={**known.folders, **places}, positions=positions, lags=lags)
+        return FilesRead(files, {**known.folders, **places}, known.moved, left, positions, lags)
 
     def close(self) -> None:
         """Ends the connections of sources."""

@@ -105,12 +105,11 @@ class SourceFiles:
         for key, reading in at.items():
             begun = starts.get(key) or reading.positions
             waiting[reading.declaration.name] = reading.earliest_left(begun, ends[key])
-        read = self.known.with_batch(found, waiting)
         places = {reading.declaration.name: reading.place for reading in at.values()}
         positions = {reading.declaration.name: ends[key] for key, reading in at.items()}
         lags = {reading.declaration.name: reading.lag(ends[key]) for key, reading in at.items()}
         known = {name: rows for name, rows in lags.items() if rows is not None}
-        return replace(read, folders={**read.folders, **places}, positions=positions, lags=known)
+        return FilesRead(found, {**self.known.folders, **places}, self.known.moved, waiting, positions, known)
 
     def _earliest(self, name: str, taken: Sequence[SourceFile]) -> int:
         """How early the rows of files begin that are there and that a batch leaves; in ticks, as far as is known."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
-from midstream.checkpoint.file_entries import FilesRead, SourceFile
+from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
@@ -201,14 +201,14 @@ class KnownFiles:
 
     read: Mapping[str, Sequence[SourceFile]]
     folders: Mapping[str, str]
-    moved: frozenset[str] = frozenset()
-    """The streams whose folders are others than those that the manifest has."""
+    moved: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
+    """Those of streams whose folders are others than those that the manifest has."""
 
     @staticmethod
     def of(files: Files, manifest: Manifest | None, folders: Mapping[str, ReadFolder]) -> KnownFiles:
         """What a manifest knows; files that have changed since are refused."""
         found: dict[str, Sequence[SourceFile]] = {}
-        moved: set[str] = set()
+        moved: dict[str, Sequence[SourceFile]] = {}
         for name, folder in folders.items():
             before = None if manifest is None else manifest.streams.folders.get(name)
             if manifest is not None and before is None:
@@ -217,14 +217,8 @@ class KnownFiles:
             found[name] = read if before is None else folder.known(before, read)
             folder.check_unchanged(found[name])
             if before is not None and before != folder.place:
-                moved.add(name)
-        return KnownFiles(found, {name: folder.place for name, folder in folders.items()}, frozenset(moved))
-
-    def with_batch(
-        self, files: Mapping[str, Sequence[SourceFile]], waiting: Mapping[str, int] | None = None
-    ) -> FilesRead:
-        """What the manifest of a batch that reads files has to say; `waiting` is how early those begin that wait."""
-        return FilesRead(files, self.folders, {name: self.read[name] for name in self.moved}, waiting or {})
+                moved[name] = found[name]
+        return KnownFiles(found, {name: folder.place for name, folder in folders.items()}, moved)
 
 
 def _require_unread(manifest: Manifest, name: str) -> None:

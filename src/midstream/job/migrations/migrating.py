@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from midstream.algebra.statistics import Statistics
 from midstream.algebra.time import BEGINNING
@@ -20,7 +19,6 @@ from midstream.job.queries.running_query import Beginning, MigrationUnderWay, Ru
 from midstream.job.slots.both_at_once import keeps_from, move_of, require_both
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
-from midstream.job.watchers import Watchers
 from midstream.migration.verified import DIFFERS, FAILED, Stretch, can_be_adopted
 from midstream.optimizer.plans import Plan, plan_query
 
@@ -237,24 +235,3 @@ def require_at_work(state: JobState, name: str) -> None:
             detail=fault.reason,
             hint="resume it first, or replace it",
         )
-
-
-def wishes(watchers: Watchers, state: JobState) -> Iterator[MigrationAsked]:
-    """What queries, and slots of them, are to go over to."""
-    for name, watcher in watchers.by_query.items():
-        if name not in state.queries or name in state.faults.stopped:
-            continue
-        query, wish = state.queries[name], watcher.wish
-        if query.migration is not None:
-            continue
-        if wish is not None and copy_name(name) not in state.queries and query.plan.text == wish["plan"]:
-            yield _asked(state, query, wish, verify=watcher.adaptive.verify, observed=watcher.observed)
-        for slot, wanted in watcher.slot_wishes.items():
-            own = query.in_slot(slot)
-            if slot < state.slots and own.migration is None and own.plan.text == wanted["plan"]:
-                yield _asked(state, query, wanted, slots=[slot], observed=watcher.observed)
-
-
-def _asked(state: JobState, query: RunningQuery, wish: Mapping[str, Any], **more: Any) -> MigrationAsked:
-    target = state.target(query, plan_query(query.plan.query, wish["target"], query.emit_every))
-    return MigrationAsked(query.name, target, wish["strategy"], wish["reason"], **more)

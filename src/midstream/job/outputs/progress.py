@@ -15,7 +15,7 @@ from midstream.checkpoint.merging import is_replaced
 from midstream.checkpoint.names import is_rehearsal, query_of
 from midstream.distribution.fragments import Staged
 from midstream.job.batch import Batch
-from midstream.job.plans.local_plans import migrating_to, plan_text
+from midstream.job.plans.local_plans import SlotPlans, migrating_to, plans_by_slot
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.reports import Report
 
@@ -268,7 +268,10 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "unusable": _summed(report.streams.unusable for report in batch.reports),
         "queries": by_query,
         **_instants(batch, manifest),
-        "plans": {name: plan_text(query, batch.slots.count) for name, query in batch.queries.items()},
+        "plans": {
+            name: SlotPlans(plans_by_slot(query, batch.slots.count)).text if query.local else query.plan.text
+            for name, query in batch.queries.items()
+        },
         "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
         "seconds": seconds,
         "slots": slot_loads(batch.reports),

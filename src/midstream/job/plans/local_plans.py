@@ -51,11 +51,6 @@ class SlotPlans(Mapping[int, Plan]):
         return f"SlotPlans({self.text!r})"
 
 
-def plan_text(query: RunningQuery, slots: int) -> str:
-    """The plan that runs, or the plans of the slots where they differ, in one line."""
-    return SlotPlans(plans_by_slot(query, slots)).text if query.local else query.plan.text
-
-
 def migrating_to(query: RunningQuery) -> str | None:
     """The plan that a query goes over to, or those that some of its slots do; None if it does not migrate."""
     if query.migration is not None:

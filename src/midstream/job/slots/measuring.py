@@ -26,7 +26,7 @@ from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.spreading import SpreadGroups, merging_for
-from midstream.job.task.reports import Report
+from midstream.job.task.reports import Report, Traffic
 
 WORK = ("state", "kernel", "write")
 """What of a slot's seconds is work of its own, rather than waiting for rows."""
@@ -266,11 +266,11 @@ def hot_look(batch: Batch, seen: Measured, spread: SpreadGroups) -> tuple[dict[i
     shares = [load / total for load in loads]
     looking = {*_most(shares[:size]), *_most(shares)}
     looking |= {i for name in spread.groups if (i := _place(name, seen.classes, size)) is not None}
-    known = {}
+    known, traffic = {}, [report.traffic for report in batch.reports]
     for place in sorted(looking):
         name = place if place < size else (seen.classes[place // size], place % size)
         slots = () if name not in spread.groups else spread.groups[name].slots or (seen.groups[place].owner,)
-        known[place] = replace(_hot_group(batch.reports, name), share=shares[place], slots=slots)
+        known[place] = replace(_hot_group(traffic, name), share=shares[place], slots=slots)
     return known, HotDealing([group.owner for group in seen.groups], shares, batch.slots.count, busy)
 
 
@@ -297,12 +297,6 @@ def refused(queries: Mapping[str, RunningQuery]) -> Refusal:
     return why
 
 
-def hottest(reports: Sequence[Report], known: ClassLoads) -> dict[Name, HotGroup]:
-    """The groups with most to do lately of which rows came, of each key class."""
-    names: list[Name] = [(c, group) if c else group for c, loads in known.by_class.items() for group in _most(loads)]
-    return {name: hot for name in names if (hot := _hot_group(reports, name)).rows}
-
-
 def spread_hot(
     spread: SpreadGroups, routing: Routing, known: ClassLoads, queries: Mapping[str, RunningQuery], trigger: str
 ) -> None:
@@ -315,18 +309,20 @@ def spread_hot(
         return
     total, classes, size = sum(loads) or 1.0, list(known.by_class), len(routing.groups)
     dealing = HotDealing(places, [load / total for load in loads], routing.slots, skew(places, loads, routing.slots))
-    for name in list(spread.groups):
-        place = _place(name, classes, size)
+    for shared in list(spread.groups):
+        place = _place(shared, classes, size)
         if place is None or dealing.loads[place] * routing.slots < policy.cool:
-            spread.end(name)
-    for name, hot in spread.arrived.items():
-        place = _place(name, classes, size)
-        if name in spread.groups or place is None:
-            continue
-        hot = replace(hot, share=dealing.loads[place])
-        for found in hot_groups({place: hot}, dealing, policy, refused(queries)):
-            if not found.against:
-                carry_out(found.change, f"{trigger}. {found.fact} {found.done}", queries, spread)
+            spread.end(shared)
+    for number, (key_class, of_class) in enumerate(known.by_class.items()):
+        for group in _most(of_class):
+            name: Name = (key_class, group) if key_class else group
+            hot, at = _hot_group(spread.traffic, name), number * size + group
+            if name in spread.groups or not hot.rows:
+                continue
+            hot = replace(hot, share=dealing.loads[at])
+            for found in hot_groups({at: hot}, dealing, policy, refused(queries)):
+                if not found.against:
+                    carry_out(found.change, f"{trigger}. {found.fact} {found.done}", queries, spread)
 
 
 def _place(name: Name, classes: Sequence[str], size: int) -> int | None:
@@ -341,28 +337,28 @@ def _most(loads: Sequence[float]) -> list[int]:
     return np.argsort(-np.asarray(loads, float), kind="stable")[:CANDIDATES].tolist()  # type: ignore[no-any-return]
 
 
-def _hot_group(reports: Sequence[Report], name: Name) -> HotGroup:
+def _hot_group(traffic: Sequence[Traffic], name: Name) -> HotGroup:
     """What slots report of a group: the rows that came of each stream, or by each key of its class."""
     if isinstance(name, int):
-        found = [report.traffic.hot_keys[name] for report in reports if name in report.traffic.hot_keys]
-        return HotGroup(name, 0.0, _rows_of(reports, name), key=max(found, key=lambda hot: hot[1])[0] if found else "")
+        found = [slot.hot_keys[name] for slot in traffic if name in slot.hot_keys]
+        return HotGroup(name, 0.0, _rows_of(traffic, name), key=max(found, key=lambda hot: hot[1])[0] if found else "")
     key_class, group = name
     rows: dict[str, int] = {}
-    for report in reports:
-        for key, counts in report.traffic.exchanged.get(key_class, {}).items():
+    for slot in traffic:
+        for key, counts in slot.exchanged.get(key_class, {}).items():
             if counts.get(group):
                 rows[key] = rows.get(key, 0) + counts[group]
     return HotGroup(group, 0.0, rows, key_class=key_class, words=in_words(key_class))
 
 
-def _rows_of(reports: Sequence[Report], group: int) -> Mapping[str, int]:
+def _rows_of(traffic: Sequence[Traffic], group: int) -> Mapping[str, int]:
     """How many rows of a group came of each stream; none if most of its work comes through an exchange."""
     found: dict[str, int] = {}
-    for report in reports:
-        for stream, counts in report.traffic.arrived.items():
+    for slot in traffic:
+        for stream, counts in slot.arrived.items():
             found[stream] = found.get(stream, 0) + counts.get(group, 0)
-    everything = sum(report.traffic.groups.get(group, 0) for report in reports)
-    by_key = (counts for report in reports for by in report.traffic.exchanged.values() for counts in by.values())
+    everything = sum(slot.groups.get(group, 0) for slot in traffic)
+    by_key = (counts for slot in traffic for by in slot.exchanged.values() for counts in by.values())
     everything -= sum(counts.get(group, 0) for counts in by_key)
     arrived = sum(found.values())
     return {name: count for name, count in found.items() if count} if 2 * arrived >= everything else {}

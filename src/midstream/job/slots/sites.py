@@ -196,11 +196,10 @@ class Measuring:
     off: dict[Pair, list[float]] = field(default_factory=dict)
     """How many times as long as expected each link has taken in the last batches, while it was off."""
 
-    def see(self, reports: Sequence[Report], topology: Topology | None) -> None:
+    def see(self, reports: Sequence[Report], topology: Topology) -> None:
         """Sees what a batch took on links, where the cluster has measured it."""
-        found = [] if topology is None else [s for s in sendings(reports, topology) if s.seconds is not None]
+        found = [s for s in sendings(reports, topology) if s.seconds is not None]
         for pair in {sending.pair for sending in found}:
-            assert topology is not None
             mine = [sending for sending in found if sending.pair == pair]
             expected = sum(topology.links[pair].time(sending.size) for sending in mine)
             ratio = sum(sending.seconds or 0.0 for sending in mine) / expected if expected > 0 else 1.0

@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.adaptation.hot_groups import HotGroup
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.packs import SegmentEntry
@@ -34,6 +33,7 @@ from midstream.job.lanes import plan_lanes
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.rerouting import Rerouting, merged
 from midstream.job.task.exchange import GROUP_BITS, bits_of
+from midstream.job.task.reports import Traffic
 
 Queries = Mapping[str, RunningQuery]
 
@@ -43,12 +43,12 @@ class SpreadGroups:
     """The groups that a job wants to be spread, by number, each as it was in the last batch."""
 
     groups: dict[Name, SpreadGroup] = field(default_factory=dict)
-    arrived: dict[Name, HotGroup] = field(default_factory=dict)
-    """The groups with most to do lately."""
+    traffic: Sequence[Traffic] = ()
+    """Which rows came to the slots in the last batch."""
 
     def copy(self) -> SpreadGroups:
         """The same, to be changed apart."""
-        return SpreadGroups(dict(self.groups), dict(self.arrived))
+        return SpreadGroups(dict(self.groups), self.traffic)
 
     def follow(self, manifest: Manifest | None) -> None:
         """Goes on from what a manifest says."""

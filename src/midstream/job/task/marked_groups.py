@@ -75,12 +75,9 @@ MARKED = "marked/"
 
 
 def unmarked(
-    files: Files, entries: Sequence[SegmentEntry], plan: PhysicalNode, functions: Mapping[str, UserFunction]
+    files: Files, marked: Sequence[SegmentEntry], plan: PhysicalNode, functions: Mapping[str, UserFunction]
 ) -> dict[StateKey, list[Segment]]:
-    """What the marked ones among some entries hold, without marks, by the states of the plan."""
-    marked = [entry for entry in entries if entry.state.startswith(MARKED)]
-    if not marked:
-        return {}
+    """What entries of states with marks hold, without marks, by the states of the plan."""
     plain, twins = Box(plan, functions).states(), list(Box(marked_plan(plan), functions).states())
     stored = open_states(files, marked, {MARKED + twin.id: twin.schema for twin in twins})
     return {

@@ -35,14 +35,13 @@ from midstream.job.task.exchange import (
     to_every_slot,
     to_shared_slots,
 )
-from midstream.job.task.intake import Intake, in_order, source_elements
+from midstream.job.task.intake import Intake, StreamReading, in_order, source_elements
 from midstream.job.task.kept_tasks import Collected, KeptTasks, Pool
 from midstream.job.task.memory import Memory, ParquetSpool
 from midstream.job.task.reports import RanOn, Report
 from midstream.job.task.results import ResultPlace, ResultsBuffer, write_results
 from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
-from midstream.job.task.stream_reading import StreamReading
 from midstream.job.task.task import Task
 from midstream.job.task.works import FragmentWork, TaskWork
 from midstream.operators.arrival_hash import arrival_hash

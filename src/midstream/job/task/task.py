@@ -176,9 +176,10 @@ class Task:
         states = self.named_states()
         others = _require_known(work, entries, states)
         self._reopen(by_state(entries), states)
-        back = unmarked(self.store.files, others, work.fragment.plan, work.functions)
-        for name, state in states if back else ():
-            state.replace_segments([*state.segments, *back.get(name, ())])
+        if others:
+            back = unmarked(self.store.files, others, work.fragment.plan, work.functions)
+            for name, state in states:
+                state.replace_segments([*state.segments, *back.get(name, ())])
 
     def _reopen(self, stored: Mapping[StateKey, Sequence[SegmentEntry]], states: Iterable[NamedState]) -> None:
         for name, state in states:
