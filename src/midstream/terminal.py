@@ -33,23 +33,6 @@ def visible_lines(text: str) -> str:
     return _COMMANDING.sub(lambda found: found[0] if found[0] in "\n\t" else visible(found[0]), text)
 
 
-def visible_record(value: Any) -> Any:
-    r"""A record whose texts are all visible.
-
-    >>> visible_record({"a": ["\x07", 1]})
-    {'a': ['\\x07', 1]}
-    """
-    match value:
-        case str():
-            return visible(value)
-        case dict():
-            return {visible_record(key): visible_record(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return type(value)(visible_record(inner) for inner in value)
-        case _:
-            return value
-
-
 def visible_json(value: Any, **how: Any) -> str:
     r"""One line of JSON that means the value and holds nothing that commands a terminal.
 

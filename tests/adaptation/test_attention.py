@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from midstream.adaptation.alarm import Alarm
+from midstream.adaptation.drift import Alarm
 from midstream.adaptation.observer import Observer
 from midstream.adaptation.sampling_pace import Attention
 from midstream.adaptation.smoothing import Smoothed

@@ -19,8 +19,8 @@ from midstream.adaptation.decider import (
     made,
 )
 from midstream.adaptation.group_moves import NAME, BalancePolicy, GroupLoad, GroupMoves, MoveTerms, group_moves
-from midstream.distribution.balancing import nearest_groups
 from midstream.lab.experiments.dcape_policy import paper_request
+from midstream.lab.papers.partitioned_load_balancing.protocols.processor import nearest_groups
 
 CAUTION = Caution()
 ALL = ("ptlb", "mslb", "split_time_balancing")

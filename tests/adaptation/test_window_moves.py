@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from midstream.adaptation.window_moves import moving_seconds, window_places
+from midstream.adaptation.migration_cost import moving_seconds, window_places
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.statistics import Estimate, Statistics, StreamStatistics
 from midstream.inputs import declare

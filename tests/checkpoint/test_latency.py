@@ -7,8 +7,7 @@ from pathlib import Path
 from tests.dashboard.jobs import batches, shop
 
 import midstream as ms
-from midstream.checkpoint.latency import latencies
-from midstream.checkpoint.metrics import table_of
+from midstream.checkpoint.metrics import latencies, table_of
 
 
 def test_latency_counts_from_the_batch_that_brought_the_rows_to_the_one_that_completed_their_results():

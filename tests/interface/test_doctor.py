@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from midstream.cluster.java import java_program, java_version
+from midstream.cluster.spark_version import java_program, java_version
 from midstream.interface.cli import app
 from midstream.interface.cli.doctor import available_memory, examine
 

@@ -18,7 +18,7 @@ from midstream.errors import InputError
 from midstream.interface.cli import app
 from midstream.interface.shell import commands, prompt
 from midstream.interface.shell.commands import Shell
-from midstream.interface.shell.completion import candidates
+from midstream.interface.shell.prompt import candidates
 from midstream.interface.shell.statements import Statement, statements
 
 JOIN = "SELECT orders.id, amount FROM orders [RANGE 5], paid [RANGE 5] WHERE orders.id = paid.id"

@@ -22,8 +22,7 @@ from midstream.migration import in_part
 from midstream.migration.costs import Predictor
 from midstream.migration.execution import SingleBox
 from midstream.migration.genmig import GenMig
-from midstream.migration.in_part import InPart, MigratingPart, confined, way
-from midstream.migration.layers import go_on_in
+from midstream.migration.in_part import InPart, MigratingPart, confined, go_on_in, way
 from midstream.migration.parallel_track import ParallelTrack
 from midstream.migration.plan_part import part_of
 from midstream.migration.protocol import Strategy

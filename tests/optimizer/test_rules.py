@@ -10,7 +10,7 @@ from tests.optimizer.test_plan_choice import statistics
 from midstream.algebra.emission import emission_of
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.plans import best_plan
-from midstream.optimizer.rewrite import normalize
+from midstream.optimizer.prepare import normalize
 from midstream.optimizer.rules import EQUIVALENCES, RULES
 from midstream.optimizer.rules.examples import example
 from midstream.optimizer.rules.pull_aggregation_above_join import pull_aggregation_above_join

@@ -19,11 +19,17 @@ import midstream as ms
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.spark import pace
+from midstream.cluster.spark import small_batches
 from midstream.cluster.spark.backend import SparkBackend
 from midstream.cluster.spark.environment import is_one_process
-from midstream.cluster.spark.pace import SparkPace
-from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, USUAL_ON_ONE_MACHINE, SmallBatches, most_bytes
+from midstream.cluster.spark.small_batches import (
+    DRIVER,
+    EXECUTORS,
+    USUAL_ON_ONE_MACHINE,
+    SmallBatches,
+    SparkPace,
+    most_bytes,
+)
 from midstream.errors import JobError
 from midstream.job.batch import RunOptions
 from midstream.job.circumstances import Incoming, SlotLayout
@@ -154,13 +160,13 @@ def test_what_fails_in_the_driver_for_a_reason_of_its_own_runs_in_executors():
 
 
 def test_a_batch_that_took_long_has_executors_run_the_next_ones_until_they_are_compared(monkeypatch):
-    monkeypatch.setattr(pace, "LONGEST", -1.0)
+    monkeypatch.setattr(small_batches, "LONGEST", -1.0)
     runner = small()
     assert runner.run(batch(), framed(10)) is not None
     for seconds in (0.0, 1e9):
         assert runner.run(batch(), framed(10)) is None
         runner.ran_elsewhere(batch(), [Report(0, 0, streams=StreamCounts({"A": 1}))], seconds)
-    assert all(runner.run(batch(), framed(10)) is not None for _ in range(pace.STANDS))
+    assert all(runner.run(batch(), framed(10)) is not None for _ in range(small_batches.STANDS))
 
 
 def test_the_faster_place_gets_the_next_batches_and_more_of_them_each_time():
@@ -260,7 +266,7 @@ def _left(checkpoint: str) -> dict[str, Any]:
 
 @pytest.mark.spark
 def test_a_small_batch_leaves_the_same_behind_as_in_executors(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(pace, "LONGEST", inf)  # however busy the machine is
+    monkeypatch.setattr(small_batches, "LONGEST", inf)  # however busy the machine is
     feeds, ran, results, left = _fed(tmp_path / "in"), {}, {}, {}
     for size in (0, "1 MB"):
         events: list[Any] = []

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from midstream.adaptation.alarm import Alarm
-from midstream.adaptation.drift import Drift
+from midstream.adaptation.drift import Alarm, Drift
 from midstream.adaptation.observer import Observer
 from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.plan_changes import CHANGES, Decision, PlanDecider, PlanMemory

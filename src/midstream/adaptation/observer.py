@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.adaptation.key_counts import MOST_SAMPLED, HeavyValues, KeyCounts
-from midstream.adaptation.operator_rates import OperatorRates
 from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.sampling import LOOK_AT, Sample, Sampler
 from midstream.adaptation.sampling_pace import Attention, SamplingPace
 from midstream.adaptation.smoothing import Smoothed
+from midstream.adaptation.timings import OperatorRates
 from midstream.adaptation.wanted_statistics import WantedStatistics, wanted_statistics_of
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import longest_validity

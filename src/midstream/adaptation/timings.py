@@ -1,12 +1,14 @@
-"""How long operators take, per row and for letting go of what has expired."""
+"""How long operators take, per row and for letting go of what has expired, and what they do per tick."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from midstream.operators.base import Operator
+from midstream.algebra.statistics import OperatorStatistics
+from midstream.operators.base import Operator, Work
+from midstream.operators.box import Box
 from midstream.operators.shared_graph import SharedGraph
 
 FADE = 0.98
@@ -102,3 +104,37 @@ class Timings:
             return result
 
         return timed
+
+
+COUNTED = ("taken", "given", "probed", "inserted", "matched")
+
+
+class OperatorRates:
+    """Remembers what operators had done when they were last seen; times them, if there is a clock."""
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self.timings = Timings(clock) if clock else None
+        self._seen: dict[int, tuple[Work, int]] = {}
+
+    def since_last_time(self, box: Box, now: int) -> tuple[OperatorStatistics, ...]:
+        """What each operator did per tick; `now` is how many ticks have passed by now."""
+        if self.timings is not None:
+            self.timings.attach(box)
+        seen, found = {}, []
+        for node, operator in zip(box.nodes, box.operators, strict=True):
+            before, since = self._seen.get(id(operator), (Work(), 0))
+            ticks = max(1, now - since)
+            done = replace(operator.work)
+            seconds = self.timings.per_row(operator) if self.timings else None
+            purge = self.timings.purge(operator) if self.timings else None
+            rows = sum(state.rows for state in operator.states)
+            size = sum(state.bytes for state in operator.states)
+            rates = {name: (getattr(done, name) - getattr(before, name)) / ticks for name in COUNTED}
+            found.append(
+                OperatorStatistics(
+                    node.label, **rates, seconds_per_row=seconds, purge_seconds=purge, state_rows=rows, state_bytes=size
+                )
+            )
+            seen[id(operator)] = (done, now)
+        self._seen = seen
+        return tuple(found)

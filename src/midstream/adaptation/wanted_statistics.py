@@ -16,8 +16,7 @@ from midstream.algebra.statistics import Statistics
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.join_graph import JoinGraph, bits
 from midstream.optimizer.origins import origin
-from midstream.optimizer.prepare import as_written, prepare
-from midstream.optimizer.rewrite import normalize
+from midstream.optimizer.prepare import as_written, normalize, prepare
 from midstream.optimizer.variants import marked, possible_marks
 
 

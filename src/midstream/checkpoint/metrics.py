@@ -2,6 +2,10 @@
 
 The newest rows travel in the manifest itself, so that a row is there exactly when its batch is; once there are some
 dozens they become a Parquet file, and files of like size are merged. The oldest files go when the table is long enough.
+
+It tells how far results are behind by the clock: a query's latency at a batch is the time from the beginning of the
+batch that brought the first row at or after the instant before which its results are complete, to the commit of the
+batch that made them so.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -206,3 +211,31 @@ def _write(files: Files, path: str, table: pa.Table) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     files.write_atomic(path, sink.getvalue(), point="metrics", sync=False)
+
+
+def latencies(table: pa.Table, streams: Mapping[str, Sequence[str]]) -> dict[str, list[float | None]]:
+    """Seconds by query, for each row of the metrics table; None where nothing is complete yet or everything is.
+
+    `streams` are those that each query reads.
+    """
+    at = table.column("at").cast(pa.int64()).to_numpy() / 1e6
+    seconds = [dict(row or ()) for row in table.column("seconds").to_pylist()]
+    began = at - np.array([row.get("batch", row.get("job", 0.0)) for row in seconds])
+    latest = [dict(row or ()) for row in table.column("latest").to_pylist()]
+    released = [dict(row or ()) for row in table.column("released").to_pylist()]
+    found: dict[str, list[float | None]] = {}
+    for query, read in streams.items():
+        newest = np.maximum.accumulate(
+            [max((row[s] for s in read if s in row), default=np.iinfo(np.int64).min) for row in latest], dtype=np.int64
+        )
+        found[query] = [
+            None if query not in row else _since(began, newest, row[query], here, float(at[here]))
+            for here, row in enumerate(released)
+        ]
+    return found
+
+
+def _since(began: np.ndarray, newest: np.ndarray, complete: int, here: int, now: float) -> float:
+    """How long ago the batch began that brought the first row at or after the instant before which all is complete."""
+    brought = min(int(np.searchsorted(newest, complete)), here)
+    return max(0.0, round(now - float(began[brought]), 6))

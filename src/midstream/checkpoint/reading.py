@@ -19,13 +19,12 @@ from midstream.algebra.time import plural
 from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.inspect import tick
-from midstream.checkpoint.latency import latencies
 from midstream.checkpoint.lease import Holder, likely_holder
 from midstream.checkpoint.ledger import StoredSink, sinks_by_query
 from midstream.checkpoint.lists import dead_letters_of, results_of
 from midstream.checkpoint.looked_up import looked_up
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.metrics import Rates, metrics_of, rates
+from midstream.checkpoint.metrics import Rates, latencies, metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.plotting import plot_batches

@@ -86,12 +86,6 @@ class JobStanding:
         """The status of a query: one that would run does so only while the job does."""
         return str(self.phase) if status == "running" else status
 
-    @staticmethod
-    def of_json(record: Mapping[str, Any]) -> JobStanding:
-        """What a view shows, read back."""
-        stopped = record["stopped"]
-        return JobStanding(JobPhase(record["phase"]), None if stopped is None else _stop(stopped))
-
     def to_json(self) -> dict[str, Any]:
         """What every view shows of it."""
         return {"phase": str(self.phase), "stopped": None if self.stop is None else self.stop.to_json()}

@@ -1,17 +1,21 @@
 """What a session asks of where it runs: how streams are opened, who calls the job for each batch, and results.
 
-A session declares streams and queries; its backend brings the rows of each batch to the job.
+A session declares streams and queries; its backend, which has a name, brings the rows of each batch to the job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
+from midstream.cluster.options import require_positive
+from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.cluster import Cluster
 from midstream.job.job import Job
@@ -71,3 +75,29 @@ class Backend(Protocol):
 
     def explanation(self, job: Job, streams: Sequence[StreamDeclaration]) -> list[str]:
         """What explain says of how rows are read."""
+
+
+def opened_backend(
+    on: str | Callable[[Files], Backend], spark: Any, files: Files, small_batches: int | str | None
+) -> Backend:
+    """The backend of a name, or the one that is made by what was given instead."""
+    if callable(on):
+        return on(files)
+    if on == "local":
+        if spark is not None:
+            raise InputError('a session with on="local" runs without Spark', hint="leave the SparkSession out")
+        from midstream.cluster.local.backend import LocalBackend
+
+        return LocalBackend(files)
+    if on == "spark":
+        from midstream.cluster.spark.backend import SparkBackend
+
+        return SparkBackend(spark, files, small_batches)
+    raise InputError(f"a session cannot run on {on!r}", hint="use on='spark' or on='local'")
+
+
+def first_slots(wanted: int | str | None, usual: int) -> int:
+    """With how many slots a job begins."""
+    if isinstance(wanted, str):
+        return SlotRange.of(wanted).least
+    return usual if wanted is None else require_positive("slots", wanted)

@@ -23,14 +23,12 @@ from midstream.checkpoint.records import Settings
 from midstream.checkpoint.retention import Retention
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.any_session import Session
-from midstream.cluster.backend import Backend
-from midstream.cluster.backends import first_slots, opened_backend
-from midstream.cluster.enrolment import Enrolment
+from midstream.cluster.backend import Backend, first_slots, opened_backend
 from midstream.cluster.listener import Listener
 from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
-from midstream.cluster.run import Run
+from midstream.cluster.run import Enrolment, Run
 from midstream.cluster.trial import Texts, Trial
 from midstream.cluster.trying import Change, Trying
 from midstream.distribution.fragments import Route

@@ -18,7 +18,7 @@ from midstream.checkpoint.stored_queries import past_migration, shared_with
 from midstream.checkpoint.stored_results import valid_now
 from midstream.checkpoint.subscriptions import Subscription
 from midstream.cluster.continuous_query import ContinuousQuery
-from midstream.cluster.enrolment import Enrolment
+from midstream.cluster.run import Enrolment
 from midstream.errors import MigrationError
 from midstream.html import Records
 from midstream.inputs import Duration

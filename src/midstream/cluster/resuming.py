@@ -18,8 +18,7 @@ from midstream.algebra.declarations import Catalog
 from midstream.checkpoint.lease import Heartbeat
 from midstream.checkpoint.names import copy_name, is_rehearsal, query_of_copy, replaced_name
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.enrolment import Enrolment
-from midstream.cluster.run import Run
+from midstream.cluster.run import Enrolment, Run
 from midstream.errors import MidstreamError
 from midstream.job.circumstances import is_finished
 from midstream.job.commands.replacement import is_paced

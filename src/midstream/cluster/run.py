@@ -1,20 +1,39 @@
-"""A run of a session's job: its backend at work, from the start to the stop."""
+"""A run of a session's job: its backend at work, from the start to the stop, and the queries that it takes up."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from midstream.algebra.declarations import StreamDeclaration
+from midstream.adaptation.policy import Policy
+from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.time import INFINITY, ticks
+from midstream.checkpoint.commands import ReplaceQuery
 from midstream.checkpoint.lease import LostLease
+from midstream.checkpoint.names import copy_name, is_rehearsal
 from midstream.cluster.backend import Backend, Input
-from midstream.errors import ClusterError, JobError
+from midstream.errors import ClusterError, JobError, MidstreamError, MigrationError, QueryError
+from midstream.job.batch import TICKS
 from midstream.job.circumstances import require_unfinished
+from midstream.job.commands.adding import Adding, first_plan
+from midstream.job.commands.replacement import changes_by, shadow_by
+from midstream.job.commands.rewording import Replacement, Rewording, Text
 from midstream.job.ending import finish, is_delivered
+from midstream.job.events import QueryAdded, ShadowBegun
 from midstream.job.job import Job
+from midstream.job.migrations.shadows import ShadowText
+from midstream.job.migrations.verifying import Verification
+from midstream.job.plans.local_plans import resumed
+from midstream.job.queries.completeness import COMPLETE, lacking_rows
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.language import parse
+from midstream.migration.verified import Stretch
+from midstream.optimizer.plans import Plan, plan_query
 
 log = logging.getLogger(__name__)
 
@@ -147,3 +166,168 @@ class Run:
             self.over.set()
         job.deliveries.close()
         job.commits.stop()
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """Adds queries to a run. Rows come with all columns of their streams: only one of a new stream restarts it."""
+
+    run: Run
+    adding: Adding
+
+    @property
+    def job(self) -> Job:
+        """Who runs the queries."""
+        return self.run.job
+
+    @property
+    def catalog(self) -> Catalog:
+        """What queries may refer to."""
+        streams = {name: stream.declaration for name, stream in self.run.inputs.items() if name != TICKS}
+        texts = {q.name: q.cql for q in self.job.queries.values()}
+        # What reads a query that is being filled is a query over its new text, and takes its place with it.
+        coming = {name: known.shadow for name, known in self.job.state.verifications.by_query.items() if known.shadow}
+        texts |= {name: shadow.cql for name, shadow in coming.items() if name in texts and not shadow.columns}
+        return Catalog(streams, self.adding.functions, queries=texts)
+
+    def results(self, name: str) -> Any:
+        """All results of a query that are released so far, also of one that is not declared.
+
+        Those of one that was replaced are under the name it has since.
+        """
+        return self.run.backend.results(self.job.manifest, name, self._plan_of(name))
+
+    def _plan_of(self, name: str) -> Plan:
+        manifest = self.job.manifest
+        entry = manifest.queries.get(name) if manifest else None
+        if name not in self.job.queries and entry is not None:
+            return plan_query(parse(entry.cql, self.catalog), None, entry.emit_every)
+        return self.query(name).plan
+
+    def query(self, name: str) -> RunningQuery:
+        """A query by its name; copies by which migrations are verified have none of their own."""
+        queries = {known: query for known, query in self.job.queries.items() if not is_rehearsal(known)}
+        if name not in queries:
+            raise QueryError(f"there is no query {name}", detail=f"the queries are {', '.join(queries) or 'none'}")
+        return queries[name]
+
+    def add(self, text: Text, catalog: Catalog, policy: Policy | None, replace: bool) -> None:
+        """Takes a query up; what the checkpoint knows of it goes on."""
+        with self.job.gate:
+            text, reworded = Rewording(self.job, self.adding, catalog).make_way(text, replace)
+            running = self._with_migrations(
+                self.adding.query(
+                    text.name, text.cql, text.relation, text.plan, text.every, text.share, policy is not None
+                )
+            )
+            running.begins = text.begins
+            lacking = self.run.lacks({source.stream.name for source in running.sources})
+            if lacking and self.job.turns.in_batch:
+                raise JobError(
+                    f"query {text.name} reads stream {lacking[0]}, which the batch under way does not bring",
+                    hint="add it between two batches",
+                )
+            if policy is not None:
+                self.job.watchers.watch(running, policy)
+            self.job.apply(QueryAdded(running))
+            if lacking:
+                self.run.restart()
+            if reworded:
+                self._prefer(text)
+
+    def _with_migrations(self, running: RunningQuery) -> RunningQuery:
+        """The query with the migration and the plans of slots that the checkpoint tells of."""
+        manifest = self.job.manifest
+        if manifest is None:
+            return running
+
+        def by_plan(text: str) -> RunningQuery:
+            return self.job.state.target(running, plan_query(running.plan.query, text, running.emit_every))
+
+        if (record := manifest.migration.get(running.name)) is not None:
+            running.migration = MigrationUnderWay.resumed(by_plan(record["plan"]), record)
+        return resumed(running, manifest.account(running.name).local_plans, by_plan)
+
+    def changed(self, command: ReplaceQuery) -> list[Text]:
+        """The texts that change with a query's, all of which can; what they start with they have at once."""
+        texts = [change.text for change in changes_by(self.job, command, self.catalog)]
+        return [dataclasses.replace(t, begins=dataclasses.replace(t.begins, rate=None)) for t in texts]
+
+    def begin_shadows(self, command: ReplaceQuery) -> None:
+        """Runs other texts beside queries, to fill their windows or to compare both, before they take places."""
+        changes = changes_by(self.job, command, self.catalog)
+        shadow = shadow_by(self.job, command, changes, self.catalog)
+        if shadow is None:
+            self.begin_to_fill(changes)
+        else:
+            new = changes[0].new
+            self._begin_shadow(new, shadow, Stretch(ticks(command.verify or 0, new.plan.query.domain)))
+
+    def begin_to_fill(self, changes: Sequence[Replacement]) -> None:
+        """Fills windows of texts that change together, which take their places once all of them are full."""
+        for change in changes:
+            new, name = change.new, changes[0].aside
+            # One for which no rows are read takes over what runs, like any new query, and waits for the others.
+            begins = dataclasses.replace(new.begins, paced=change.rows > 0 or bool(new.begins.again), withhold=False)
+            shadow = ShadowText(change.text.cql, withhold=new.begins.withhold, change=name)
+            self._begin_shadow(dataclasses.replace(new, begins=begins), shadow, Stretch(1))
+
+    def _begin_shadow(self, new: RunningQuery, shadow: ShadowText, stretch: Stretch) -> None:
+        told = ("replace", "another text", "whole", INFINITY, INFINITY)
+        shadow = dataclasses.replace(shadow, withhold=shadow.withhold or new.begins.withhold)
+        verification = Verification(new.plan.text, *told, stretch, shadow=shadow)
+        self.job.apply(ShadowBegun(new.name, dataclasses.replace(new, name=copy_name(new.name)), verification))
+
+    def fill_from_sources(self, batch_id: int) -> None:
+        """Begins to fill the windows of queries that lack rows and are to have them from sources.
+
+        A query is filled by being replaced with itself, once it has begun.
+        """
+        lacking = lacking_rows(self.job.manifest, self.job.queries, self.job.state.verifications.by_query)
+        for query in [query for query in lacking if query.begins.rate is not None and not query.begins.paced]:
+            incomplete = "withhold" if query.begins.withhold else "emit"
+            command = ReplaceQuery(query.name, query.cql, None, incomplete, backfill_rate=query.begins.rate)
+            query.begins = dataclasses.replace(query.begins, rate=None)
+            try:
+                (change,) = changes_by(self.job, command, self.catalog)
+            except MidstreamError as error:
+                log.warning("%s", error)
+                continue
+            if change.new.begins.again:
+                self.begin_to_fill([change])
+            if change.new.begins.again or change.verdict.complete != COMPLETE:
+                log.warning("query %s: %s", query.name, change.verdict)
+
+    def _prefer(self, text: Text) -> None:
+        """Goes over to the plan that a text in other words would have had."""
+        wanted = first_plan(self.job, text.relation, text.plan, text.every).text
+        if wanted and wanted != self.query(text.name).plan.text:
+            try:
+                self.migrate(text.name, wanted, "auto", "the text was put in other words")
+            except MigrationError as error:
+                log.warning("query %s stays with its plan: %s", text.name, error)
+
+    def migrate(
+        self,
+        name: str,
+        plan: Plan | str,
+        strategy: str,
+        trigger: str,
+        part: str = "auto",
+        slots: Sequence[int] | None = None,
+        verify: int | None = None,
+    ) -> None:
+        """Migrates a query to another plan, beginning with the next batch."""
+        job = self.job
+        with job.gate:
+            query = self.query(name)
+            target = job.state.target(query, plan_query(query.plan.query, plan, query.emit_every))
+            job.begin_migration(name, target, strategy, trigger, part, slots, verify)
+
+    def adapt(self, name: str, mode: str) -> None:
+        """Changes how a query adapts."""
+        with self.job.gate:
+            self.job.adapt(name, mode)

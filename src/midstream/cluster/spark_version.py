@@ -1,10 +1,16 @@
-"""Whether there is a Spark, and one that can run a job; looked at without importing it, so that nothing fails in it."""
+"""Whether there is a Spark that can run a job, and which Java it would start; looked at without importing it."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 
 from midstream.errors import JobError
 
@@ -53,3 +59,23 @@ def require_version(found: str | None) -> None:
     if found is not None and is_too_old(found):
         oldest = ".".join(map(str, OLDEST_SPARK))
         raise JobError(f"jobs need Spark {oldest} or later, and this is Spark {found}", hint=EXTRA)
+
+
+OLDEST_JAVA = 17
+
+
+def java_program(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The program that Spark would start: that of JAVA_HOME, else the first on the PATH; None if there is none."""
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    return java if java is not None and Path(java).exists() else None
+
+
+def java_version(java: str) -> int | None:
+    """The feature release of a Java, such as 17; None if it does not say."""
+    try:
+        text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else None

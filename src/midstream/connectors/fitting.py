@@ -17,7 +17,7 @@ from midstream.connectors.sink import Delivery, RefusedResult
 from midstream.errors import JobError
 from midstream.inputs.json_values import json_texts
 
-STOP, DEAD_LETTER = "stop", "dead_letter"
+STOP = "stop"
 
 
 def missing_columns(schema: pa.Schema, there: Collection[str], target: str) -> list[pa.Field]:

@@ -8,7 +8,7 @@ must be uneven for a while before groups move by themselves, and by enough that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -107,21 +107,3 @@ def _exchanged(
             best = int(np.where(fits, np.abs(gap / 2 - less), np.inf).argmin())
             return own[best // len(theirs)], theirs[best % len(theirs)]
     return ()
-
-
-def nearest_groups(loads: Mapping[int, float], amount: float) -> tuple[int, ...]:
-    """Groups whose loads together are near an amount: the largest that fit, and one more if that comes nearer.
-
-    >>> nearest_groups({1: 5.0, 2: 3.0, 3: 4.0}, 8.5)
-    (1, 2)
-    """
-    chosen: list[int] = []
-    left = amount
-    for group in sorted(loads, key=lambda g: (-loads[g], g)):
-        if 0 < loads[group] <= left:
-            chosen.append(group)
-            left -= loads[group]
-    spare = [g for g in loads if g not in chosen and 0 < loads[g] < 2 * left]
-    if spare:
-        chosen.append(min(spare, key=lambda g: (abs(left - loads[g]), g)))
-    return tuple(sorted(chosen))

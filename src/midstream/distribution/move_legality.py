@@ -10,7 +10,7 @@ from __future__ import annotations
 from midstream.algebra import physical as p
 from midstream.algebra.windows import Hop, Range
 from midstream.errors import MigrationError
-from midstream.migration.legality import describe, relational_part
+from midstream.migration.legality import relational_part, require_all
 
 AUTO, MSLB, SPLIT_TIME, PTLB = "auto", "mslb", "split_time_balancing", "ptlb"
 PROTOCOLS = (PTLB, MSLB, SPLIT_TIME)
@@ -35,13 +35,10 @@ def protocol_named(name: str) -> str:
 
 def require_combinations(plan: p.PhysicalNode) -> None:
     """Raises a MigrationError if results of a plan are not combinations of rows, which marks can tell apart."""
-    for node in p.walk_physical(relational_part(plan)):
-        if not node.keeps_intervals:
-            raise MigrationError(
-                f"ptlb cannot move groups of this plan: it contains {describe(node)}",
-                detail="sender and receiver would both give results for the same instants",
-                hint="use split_time_balancing, or mslb where the plan has no finite memory",
-            )
+    why = "sender and receiver would both give results for the same instants"
+    hint = "use split_time_balancing, or mslb where the plan has no finite memory"
+    cannot = "ptlb cannot move groups of this plan"
+    require_all(relational_part(plan), lambda node: None if node.keeps_intervals else why, cannot, hint)
     if relational_part(plan) is not plan:
         raise MigrationError(
             "ptlb cannot move groups of this plan: it turns its result into a stream",
@@ -52,14 +49,8 @@ def require_combinations(plan: p.PhysicalNode) -> None:
 
 def require_memory(protocol: str, plan: p.PhysicalNode) -> None:
     """Raises a MigrationError if there is no instant after which nothing matters that came before a move."""
-    for node in p.walk_physical(plan):
-        reason = _endless(node)
-        if reason is not None:
-            raise MigrationError(
-                f"{protocol} cannot move groups of this plan: it contains {describe(node)}",
-                detail=reason,
-                hint="use mslb, which needs no instant after which the sender is not needed",
-            )
+    hint = "use mslb, which needs no instant after which the sender is not needed"
+    require_all(plan, _endless, f"{protocol} cannot move groups of this plan", hint)
 
 
 def _endless(node: p.PhysicalNode) -> str | None:

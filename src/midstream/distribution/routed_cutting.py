@@ -5,19 +5,74 @@ by, by a fragment of its own; one-way joins of any stage read it as the batches 
 stream travel to each stage in which a way may see them: once by each route, however many readers are there. Where a
 probe needs no exchange it belongs to the fragment of the probe before. The last probes of all ways are in one fragment,
 with what is above the join.
+
+Destination placement sends partial results to the slot of their key, or to every slot where a probe has no equal key;
+source placement keeps the window in every slot in which a way's partial results are then, and they stay. They also stay
+where the last probe left rows with equal keys together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Protocol
 
 from midstream.algebra import physical as p
 from midstream.algebra.carriers import can_arrive_by
+from midstream.algebra.physical import ProbeStep
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin, Ways, WindowName
+from midstream.algebra.placements import Placement
 from midstream.distribution.fragments import EVERY_SLOT, STAY, Received, Route
-from midstream.distribution.routed_stops import Slots, Stop, Travel, stops
+from midstream.operators.elements import Key
+
+Slots = tuple[int, ...]
+
+
+class Travel(Enum):
+    """How rows get to the slot of their next probe, or a stream's rows to the slots that keep them."""
+
+    BY_KEY = "by key"
+    TO_ALL = "to all slots"
+    STAY = "stay"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One probe of a way: how partial results get there, by which key, how the window is spread, and in which slots.
+
+    No slots stand for all of them.
+    """
+
+    travel: Travel
+    key: Key
+    kept: Travel
+    slots: Slots = ()
+
+
+def stops(
+    route: Sequence[ProbeStep], placements: Sequence[Placement], homes: Sequence[Slots] = (), start: Slots = ()
+) -> list[Stop]:
+    """The probes of one way that starts in some slots.
+
+    Windows by key are kept in the slots of the streams' `homes`, where they have one.
+    """
+    found, together, here = list[Stop](), set[Key](), start
+    for step, placement in zip(route, placements, strict=True):
+        if placement is Placement.SOURCE:
+            together |= {step.target_key} if step.key in together else set()
+            found.append(Stop(Travel.STAY, step.key, Travel.TO_ALL, here))
+        elif step.key:
+            home = homes[step.target] if homes else ()
+            travel = Travel.STAY if step.key in together and home == here else Travel.BY_KEY
+            here = home
+            together = (together if travel is Travel.STAY else set()) | {step.key, step.target_key}
+            found.append(Stop(travel, step.key, Travel.BY_KEY, home))
+        else:
+            together, here = set(), ()
+            found.append(Stop(Travel.TO_ALL, step.key, Travel.STAY))
+    return found
+
 
 Receive = Callable[[p.PhysicalNode, int, Route], Received]
 

@@ -1,4 +1,4 @@
-"""Values as JSON has them."""
+"""Values as JSON has them, and which are numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from midstream.inputs.json_values import json_value
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values of a type are shown aligned to the right."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def plain(value: Any) -> Any:

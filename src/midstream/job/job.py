@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from midstream.adaptation.cost_corrections import corrected
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.files import Files
@@ -190,7 +189,7 @@ class Job:
             case Unwatch(name):
                 self.watchers.unwatch(name)
             case Reprice(costs):
-                self.watchers.reprice(corrected(self.cluster.constants, costs))
+                self.watchers.reprice(self.cluster.constants, costs)
             case RemoveSinks(name):
                 self.deliveries.remove(name, self.manifest)
             case RetireSinks(name, manifest):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from midstream.adaptation.cost_corrections import corrected
 from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import StreamDeclaration
@@ -35,6 +36,8 @@ class Watchers:
     """What seeing the last batch took."""
     constants: Constants = field(default_factory=Constants)
     """What plans are weighed by where the session runs."""
+    priced_by: tuple[Constants, Mapping[str, Any]] | None = None
+    """The constants of the cluster, and what trials found of them, that these follow from."""
     began: tuple[int, float] | None = None
     """The last batch that was decided about, and when it began."""
     located: Located = field(default_factory=Located)
@@ -53,13 +56,14 @@ class Watchers:
         """Watches a query no more; None stands for all."""
         self.by_query = {} if name is None else {q: one for q, one in self.by_query.items() if q != name}
 
-    def reprice(self, constants: Constants) -> None:
-        """Weighs plans by other constants, but for queries that have constants of their own."""
-        before, self.constants = self.constants, constants
-        if before == constants:
+    def reprice(self, constants: Constants, costs: Mapping[str, Any]) -> None:
+        """Weighs plans by a cluster's constants as trials have corrected them, but for queries that have their own."""
+        if self.priced_by == (constants, costs):
             return
+        self.priced_by = constants, costs
+        before, self.constants = self.constants, corrected(constants, costs)
         for watcher in self.by_query.values():
-            watcher.reprice(before, constants)
+            watcher.reprice(before, self.constants)
 
     def restore(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
         """Restores every watcher from the last manifest."""

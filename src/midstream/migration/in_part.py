@@ -17,19 +17,23 @@ refused for plans that contain them:
   new one, which means the same.
 - Moving state needs the states of the part only, and finds what it misses in the part only. Where the part has not kept
   it, the whole plan may have, so then the whole plan migrates.
+
+While the part migrates, the old box is run in three layers: what is below the part, the part, and what is above. The
+layers run the box's own operators, so nothing is copied and nothing forgets; only the wires between the layers are now
+someone else's to carry. The whole box has one grid, to which all its operators move; a layer may have no operator that
+knows the grid, so whoever runs the layers must tell them the box's floor and not the frontier itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
-from midstream.algebra.physical import SourceNode
+from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING
 from midstream.errors import MigrationError
 from midstream.migration.execution import SingleBox, named
-from midstream.migration.layers import PART, go_on_in, layered
 from midstream.migration.legality import require_one_query
 from midstream.migration.moving_state import MovedState
 from midstream.migration.plan_part import PlanPart, logical_parts, part_of
@@ -37,9 +41,11 @@ from midstream.migration.protocol import Decision, Figures, Functions, Migrating
 from midstream.migration.state_move import Portions
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
+from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.fixed_plan import FixedPlan
 from midstream.optimizer.plans import Plan
+from midstream.scheduling.sharing import split_box
 
 PARTS = ("auto", "smallest", "whole")
 """What migrates: the smallest part in which the plans differ, whatever the plans contain beside it ("smallest"); the
@@ -265,3 +271,40 @@ class MigratingPart:
         self.part.restore(self._reached_below(floor))
         if self.above is not None:
             self.above.restore(self._above_at(self.part.passed))
+
+
+PART = "the part"
+"""The name under which what is above a part reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The boxes below a part by name, the part's own, and the one above, if the part is not the top."""
+
+    below: dict[str, Box]
+    part: Box
+    above: Box | None
+
+
+def layered(box: Box, root: PhysicalNode, below: Mapping[str, PhysicalNode]) -> Layers:
+    """Takes a live box apart around a part, given by its root and by what is below it."""
+    part, above = (box, None) if root is box.plan else split_box(box, root, PART)
+    lower = {}
+    for name, node in below.items():
+        lower[name], part = split_box(part, node, name)
+    floor = box.floor(box.frontier)
+    for layer in (part, *lower.values(), *(() if above is None else (above,))):
+        if layer is not box:
+            layer.frontier = floor
+    return Layers(lower, part, above)
+
+
+def go_on_in(old: Box, new: Box) -> None:
+    """Lets the operators of one box go on as those of another box of the same operators."""
+    new.frontier = old.frontier
+    for mine, its in zip(old.operators, new.operators, strict=True):
+        its.frontier = mine.frontier
+        if isinstance(its, SliceOperator) and isinstance(mine, SliceOperator):
+            its.done = mine.done
+        for state, twin in zip(mine.states, its.states, strict=True):
+            twin.replace_segments(state.segments)

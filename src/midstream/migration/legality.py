@@ -6,7 +6,7 @@ their results have one form in every plan. Everything else is only equal snapsho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from midstream.algebra import physical as p
 from midstream.algebra.windows import Until
@@ -41,16 +41,18 @@ def require_one_query(strategy: str, old: Plan, new: Plan) -> None:
         )
 
 
+def require_all(plan: p.PhysicalNode, why: Callable[[p.PhysicalNode], str | None], cannot: str, hint: str) -> None:
+    """Refuses a plan with an operator against which something speaks; says what cannot be, and names the operator."""
+    for node in p.walk_physical(plan):
+        if (reason := why(node)) is not None:
+            raise MigrationError(f"{cannot}: it contains {describe(node)}", detail=reason, hint=hint)
+
+
 def require_interval_keeping(strategy: str, plans: Sequence[Plan], why: str) -> None:
     """Refuses plans with operators whose results are only equal snapshot by snapshot."""
-    for plan in plans:
-        for node in p.walk_physical(relational_part(plan.physical)):
-            if not node.keeps_intervals:
-                raise MigrationError(
-                    f"{strategy} cannot migrate this plan: it contains {describe(node)}",
-                    detail=why,
-                    hint=_for_any_plan(plans),
-                )
+    for part in (relational_part(plan.physical) for plan in plans):
+        cannot = f"{strategy} cannot migrate this plan"
+        require_all(part, lambda node: None if node.keeps_intervals else why, cannot, _for_any_plan(plans))
 
 
 def _for_any_plan(plans: Sequence[Plan]) -> str:
@@ -63,15 +65,9 @@ def _for_any_plan(plans: Sequence[Plan]) -> str:
 
 def require_split_time(strategy: str, plans: Iterable[Plan]) -> None:
     """Refuses plans in which no instant parts what the old box knows from what the new box needs."""
-    for plan in plans:
-        for node in p.walk_physical(relational_part(plan.physical)):
-            reason = _no_split(node)
-            if reason is not None:
-                raise MigrationError(
-                    f"{strategy} cannot migrate this plan: it contains {describe(node)}",
-                    detail=reason,
-                    hint="use strategy moving_state, which needs no split time",
-                )
+    for part in (relational_part(plan.physical) for plan in plans):
+        hint = "use strategy moving_state, which needs no split time"
+        require_all(part, _no_split, f"{strategy} cannot migrate this plan", hint)
 
 
 def _no_split(node: p.PhysicalNode) -> str | None:

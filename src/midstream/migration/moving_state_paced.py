@@ -28,7 +28,7 @@ output never pauses, the switch happens between two batches, and how long it tak
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 
 from midstream.algebra.physical import SourceNode
 from midstream.errors import MigrationError
@@ -38,7 +38,7 @@ from midstream.migration.legality import require_one_query
 from midstream.migration.moving_state import require_one_emission
 from midstream.migration.protocol import Decision, Figures, Functions, Situation, common_sources
 from midstream.migration.state_move import StateMove
-from midstream.migration.taps import tapped
+from midstream.operators.base import Operator
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState
@@ -172,3 +172,41 @@ class PacedMove:
         self.old.restore(frontier)
         self.after.restore(frontier)
         self._worked = self._work
+
+
+Hear = Callable[[Wire, Elements], None]
+
+
+class Tapped(Operator):
+    """A live operator with an ear at its wires: its inputs are heard before it takes them."""
+
+    def __init__(self, operator: Operator, number: int, hear: Hear) -> None:
+        super().__init__(operator.schema)
+        self.operator, self.number, self.hear = operator, number, hear
+        self.ports, self.name, self.states = operator.ports, operator.name, operator.states
+        self.frontier, self.work = operator.frontier, operator.work
+
+    @property
+    def passed(self) -> int:
+        return self.operator.passed
+
+    def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
+        self.hear(Wire(self.number, port), batch)
+        return self.operator.pieces(port, batch)
+
+    def advances(self, frontier: int) -> Iterator[Elements]:
+        self.frontier = frontier
+        return self.operator.advances(frontier)
+
+    def restore(self, frontier: int) -> None:
+        self.frontier = frontier
+        self.operator.restore(frontier)
+
+
+def tapped(box: Box, wires: Container[object], hear: Hear) -> Box:
+    """A box that runs the same operators and tells what goes along the given wires."""
+    operators = [
+        Tapped(operator, i, hear) if any(Wire(i, port) in wires for port in range(operator.ports)) else operator
+        for i, operator in enumerate(box.operators)
+    ]
+    return box.running(box.plan, operators)

@@ -21,7 +21,7 @@ from midstream.algebra import physical as p
 from midstream.errors import InternalError, MigrationError
 from midstream.migration.contents import Contents
 from midstream.migration.execution import SingleBox
-from midstream.migration.legality import describe, require_one_query
+from midstream.migration.legality import require_all, require_one_query
 from midstream.migration.moving_state import require_one_emission
 from midstream.migration.protocol import Decision, Functions, Migrating, Situation
 from midstream.operators.box import Box
@@ -58,13 +58,11 @@ class MovingStateReplayed:
         """Asks for operators that do not mind the order, and that what comes of each stream is kept."""
         require_one_query(self.name, old, new)
         require_one_emission(self.name, old, new)
-        for node in (node for plan in (old, new) for node in p.walk_physical(plan.physical)):
-            if type(node) not in REPLAYED:
-                raise MigrationError(
-                    f"{self.name} cannot migrate this plan between slots: it contains {describe(node)}",
-                    detail="what that holds depends on more than the rows that are still kept, or on their order",
-                    hint="use strategy moving_state, which moves it at once",
-                )
+        why = "what that holds depends on more than the rows that are still kept, or on their order"
+        cannot = f"{self.name} cannot migrate this plan between slots"
+        hint = "use strategy moving_state, which moves it at once"
+        for plan in (old, new):
+            require_all(plan.physical, lambda node: None if type(node) in REPLAYED else why, cannot, hint)
         contents = Contents(Box(old.physical, functions))
         for source in (node for node in p.walk_physical(new.physical) if isinstance(node, p.SourceNode)):
             if contents.leaf(source) is None:

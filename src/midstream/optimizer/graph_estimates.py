@@ -14,8 +14,7 @@ from midstream.algebra.statistics import UNKNOWN, Estimate, Statistics
 from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
 from midstream.optimizer.exchanges import Meeting, PlacedRows, meeting, single
 from midstream.optimizer.join_graph import Inputs, JoinGraph, bits
-from midstream.optimizer.sites.homes import site_of
-from midstream.optimizer.sites.topology import Topology
+from midstream.optimizer.sites.topology import Topology, site_of
 
 
 @dataclass(frozen=True, slots=True)

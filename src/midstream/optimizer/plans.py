@@ -20,8 +20,7 @@ from midstream.optimizer.join_graph import JoinGraph, Shape, leaf_name
 from midstream.optimizer.lower import lower
 from midstream.optimizer.ordering import all_trees, best_shape, exhaustive_trees, mixture, multiway, routed, shape_cost
 from midstream.optimizer.plan_html import change_html, tree_html
-from midstream.optimizer.prepare import as_written, prepare
-from midstream.optimizer.rewrite import normalize
+from midstream.optimizer.prepare import as_written, normalize, prepare
 from midstream.optimizer.routed.shapes import routed_shape
 from midstream.optimizer.routed.text import WaysText
 from midstream.optimizer.shapes import WantedShapes, leaves_of, parse_shape, shape_text, shaped

@@ -25,8 +25,7 @@ from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.optimizer.join_graph import JoinGraph
 from midstream.optimizer.lower import lower
-from midstream.optimizer.prepare import prepare
-from midstream.optimizer.rewrite import normalize
+from midstream.optimizer.prepare import normalize, prepare
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from tests.distribution.routed.joins import Joined, draw_join, draw_plan
 
-from midstream.distribution.routed_stops import Stop, Travel, stops
+from midstream.distribution.routed_cutting import Stop, Travel, stops
 from midstream.lab.papers.node_operator_sets.query import RoutedQuery
 from midstream.optimizer.routed.plan import JoinPlan
 from midstream.optimizer.routed.text import parse_plan

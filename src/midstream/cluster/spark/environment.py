@@ -14,9 +14,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from midstream.cluster.java import OLDEST_JAVA, java_program, java_version
 from midstream.cluster.spark.quiet import TRACEBACK
-from midstream.cluster.spark_version import require_version
+from midstream.cluster.spark_version import OLDEST_JAVA, java_program, java_version, require_version
 from midstream.errors import JobError
 
 LOGGING = Path(__file__).parent / "log4j2.properties"

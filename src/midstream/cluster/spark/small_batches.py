@@ -6,6 +6,9 @@ it ran, and a repeated one may run elsewhere. A batch is small if its sources st
 and if the state of all slots together is no more than one slot may work with; so the driver never holds more than a
 slot would. Where executors are no other machines, files that the driver reads by itself are small up to that size, too.
 What fails in the driver for a reason that is not the data's is run again in executors.
+
+Long batches run where a row takes less time: after one that took the driver long, executors run two. The faster place
+runs the next twenty batches, and twice as many each time that the same place is the faster one again.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from pyspark.sql import DataFrame
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
-from midstream.cluster.spark.pace import SparkPace
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
 from midstream.job.batch import Batch
@@ -35,6 +37,60 @@ from midstream.job.task.in_place import further
 from midstream.job.task.memory import LEAST, Memory, bytes_of
 from midstream.job.task.reports import Report
 from midstream.operators.arrival_hash import arrival_hash
+
+LONGEST = 1.0
+"""A batch that takes the driver more seconds than this is long."""
+
+TRIED = 2
+"""How many batches executors run for the comparison. The last one counts, because the first may start workers."""
+
+STANDS, STANDS_LONGEST = 20, 640
+"""How many batches the faster place runs before the next comparison, at first and at most."""
+
+
+@dataclass(slots=True)
+class SparkPace:
+    """Whose turn it is, and what is known of both."""
+
+    executors: int = 0
+    """How many of the next batches executors run."""
+    driver: int = 0
+    """How many of the next batches the driver runs, however long they take."""
+    _row: float | None = None
+    """What a row took the driver, while executors are compared with it."""
+    _faster: str = ""
+    _stands: int = STANDS
+
+    def is_drivers_turn(self) -> bool:
+        """Whether the driver may run the batch that comes; it is asked once for each."""
+        if self.executors:
+            self.executors -= 1
+            return False
+        return True
+
+    def driver_failed(self) -> None:
+        """Has executors run the next batches."""
+        self.executors, self.driver, self._row = STANDS, 0, None
+
+    def driver_took(self, seconds: float, rows: int) -> None:
+        """Learns from a batch that the driver ran."""
+        if self.driver:
+            self.driver -= 1
+        elif seconds > LONGEST:
+            self.executors, self._row = TRIED, seconds / max(1, rows)
+
+    def executors_took(self, seconds: float, rows: int) -> None:
+        """Learns from a batch that executors ran."""
+        if self._row is None or self.executors or not rows:
+            return
+        faster = "executors" if seconds / rows < self._row else "driver"
+        self._stands = min(2 * self._stands, STANDS_LONGEST) if faster == self._faster else STANDS
+        self._faster, self._row = faster, None
+        if faster == "driver":
+            self.driver = self._stands
+        else:
+            self.executors = self._stands
+
 
 log = logging.getLogger(__name__)
 

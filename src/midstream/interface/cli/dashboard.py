@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,15 +18,16 @@ from midstream.interface.cli.output import note, show_text
 from midstream.interface.dashboard.serving import PORT, served
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")]
+Host = Annotated[
+    str, typer.Option(help="The address to listen on; on any but loopback, everything needs the token of the link.")
+]
 
 
 @ends_clearly
 def dashboard(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint.")],
     port: Port = PORT,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; on any but loopback, everything needs the token of the link.")
-    ] = ("127.0.0.1"),
+    host: Host = "127.0.0.1",
     allow_host: Annotated[
         list[str], typer.Option(help="A name by which browsers may call this host. Repeatable.")
     ] = [],  # noqa: B006
@@ -64,9 +66,13 @@ def _export(job: StoredJob, path: Path) -> None:
     note(f"batch {job.batch} written to {path}")
 
 
-def beside(checkpoint: str, wanted: bool, port: int | None = None) -> AbstractContextManager[Any]:
+@contextmanager
+def beside(checkpoint: str, wanted: bool, port: int | None = None) -> Iterator[None]:
     """The dashboard of a job in this process, if it is wanted; whoever names its port wants it."""
-    return _beside(checkpoint, port or 0) if wanted or port is not None else nullcontext()
+    with served(checkpoint, "127.0.0.1", port or 0) if wanted or port is not None else nullcontext() as served_at:
+        if served_at is not None:
+            note(f"the dashboard is at {served_at[0]}")
+        yield
 
 
 def stay() -> None:
@@ -75,15 +81,3 @@ def stay() -> None:
         note("the dashboard runs until Ctrl-C")
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
-
-
-class _beside(AbstractContextManager[None]):
-    def __init__(self, checkpoint: str, port: int) -> None:
-        self.serving = served(checkpoint, "127.0.0.1", port)
-
-    def __enter__(self) -> None:
-        link, _ = self.serving.__enter__()
-        note(f"the dashboard is at {link}")
-
-    def __exit__(self, *details: Any) -> None:
-        self.serving.__exit__(*details)

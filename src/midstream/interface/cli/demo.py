@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from midstream.cluster.java import OLDEST_JAVA, java_program
-from midstream.cluster.spark_version import is_there
+from midstream.cluster.spark_version import OLDEST_JAVA, is_there, java_program
 from midstream.errors import InternalError
 from midstream.interface.cli import options
 from midstream.interface.cli.dashboard import beside, stay

@@ -16,8 +16,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from midstream.cluster.java import OLDEST_JAVA, java_program, java_version
-from midstream.cluster.spark_version import EXTRA, installed_spark, is_there, is_too_old
+from midstream.cluster.spark_version import (
+    EXTRA,
+    OLDEST_JAVA,
+    installed_spark,
+    is_there,
+    is_too_old,
+    java_program,
+    java_version,
+)
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import show_json, show_text

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from midstream.algebra.time import amount
 from midstream.inputs.json_values import json_row
+from midstream.interface.plain_values import is_number
 from midstream.interface.tables import plain_table
 from midstream.terminal import visible, visible_json, visible_lines
 
@@ -125,8 +126,3 @@ def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
 
 def _console(stream: Any) -> Console:
     return Console(file=stream, highlight=False, width=None if stream.isatty() else NOT_A_TERMINAL)
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Whether values of a type are shown aligned to the right."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

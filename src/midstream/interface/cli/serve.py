@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from midstream.interface.cli.dashboard import Port
+from midstream.interface.cli.dashboard import Host, Port
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_text
 from midstream.interface.dashboard.serving import PORT, served
@@ -17,9 +17,7 @@ from midstream.interface.dashboard.serving import PORT, served
 def serve(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint.")],
     port: Port = PORT,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; on any but loopback, everything needs the token of the link.")
-    ] = ("127.0.0.1"),
+    host: Host = "127.0.0.1",
     flight: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="Also answer over Arrow Flight SQL, on this port; 0 picks a free one."),

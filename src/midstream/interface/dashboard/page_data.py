@@ -16,7 +16,7 @@ from midstream.checkpoint.retention import RemovedWarning
 from midstream.checkpoint.stops import JobStanding
 from midstream.checkpoint.stored import PlanGraph, StoredMigration, StoredQuery
 from midstream.inputs.json_values import json_value
-from midstream.interface.plain_values import plain
+from midstream.interface.plain_values import is_number, plain
 
 SAMPLES = 40
 """How many dead letters the page shows."""
@@ -189,13 +189,9 @@ def results_preview(job: StoredJob, query: str) -> Record:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RemovedWarning)  # the page shows no more than the newest anyway
         table = job.newest_results(query, PREVIEWED)
-    columns = [{"name": field.name, "number": _is_number(field.type)} for field in table.schema]
+    columns = [{"name": field.name, "number": is_number(field.type)} for field in table.schema]
     texts = [[_text(value) for value in _values(column)] for column in table.columns]
     return {"query": query, "batch": job.batch, "columns": columns, "rows": list(zip(*texts, strict=True))[::-1]}
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.time import plural
-from midstream.checkpoint.latency import latencies
+from midstream.checkpoint.metrics import latencies
 from midstream.checkpoint.reading import StoredJob
 
 MOST = 10_000

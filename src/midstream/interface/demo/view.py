@@ -13,8 +13,8 @@ from rich.text import Text
 
 from midstream.interface.demo.streams import STREAMS, Scenario
 from midstream.interface.tables import plain_table
+from midstream.interface.top.drawing import bars
 
-BARS = " ▁▂▃▄▅▆▇█"
 SHOWN = 60
 
 
@@ -95,13 +95,3 @@ def work_of(event: dict[str, Any]) -> int:
 def seconds_of(event: dict[str, Any]) -> float:
     """What a batch took by the clock, with what Spark takes."""
     return float(event["seconds"]["batch"])
-
-
-def bars(values: deque[int]) -> str:
-    """Numbers as a row of bars.
-
-    >>> bars(deque([0, 4, 8]))
-    ' ▄█'
-    """
-    most = max([*values, 1])
-    return "".join(BARS[value * (len(BARS) - 1) // most] for value in values)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from midstream.interface.cli.output import is_number, show_value
+from midstream.interface.cli.output import show_value
+from midstream.interface.plain_values import is_number
 from midstream.terminal import visible
 
 WIDEST = 40

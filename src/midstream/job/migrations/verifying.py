@@ -136,11 +136,6 @@ class Verifications:
         known = self.by_query.get(query)
         return None if known is None else known.plan
 
-    def summary_of(self, query: str) -> dict[str, Any] | None:
-        """The verification of a query as users see it, if there is one."""
-        known = self.by_query.get(query)
-        return None if known is None else known.to_json()
-
     def require_rest(self, query: str) -> None:
         """Refuses to begin what a verification under way does not permit."""
         if query in self.by_query:

@@ -16,7 +16,7 @@ from midstream.optimizer.join_graph import JoinGraph, Routed, bits, leaf_name
 from midstream.optimizer.routed.conditions import RoutedConditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 from midstream.optimizer.routed.text import WaysText
-from midstream.optimizer.sites.homes import site_of
+from midstream.optimizer.sites.topology import site_of
 
 
 def conditions_of(graph: JoinGraph) -> RoutedConditions:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from midstream.algebra.plan import Relation, Stream
 from midstream.optimizer.sites.links import Link, Links
 
 Shares = tuple[float, ...]
@@ -165,3 +166,10 @@ def topology_of(sites: Mapping[str, Sequence[int]], slots: int, links: Links | N
                 owners[slot] = name
     inside = {name: tuple(slot for slot in of_site if slot < slots) for name, of_site in sites.items()}
     return Topology(tuple(owners), {name: found for name, found in inside.items() if found}, dict(links or {}))
+
+
+def site_of(relation: Relation) -> str | None:
+    """Where the stream lives whose window a relation is; None for any slot, or for more than a stream."""
+    while len(relation.inputs) == 1:
+        relation = relation.inputs[0]
+    return relation.site if isinstance(relation, Stream) else None

@@ -17,8 +17,7 @@ from midstream.algebra.plan import Relation
 from midstream.errors import QueryError
 from midstream.optimizer.join_graph import JoinGraph
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.optimizer.prepare import as_written, prepare
-from midstream.optimizer.rewrite import normalize
+from midstream.optimizer.prepare import as_written, normalize, prepare
 from midstream.optimizer.routed.shapes import conditions_of
 from midstream.optimizer.shapes import alias_text
 

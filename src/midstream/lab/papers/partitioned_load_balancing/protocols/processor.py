@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from midstream.algebra.time import BEGINNING
-from midstream.distribution.balancing import nearest_groups
 from midstream.lab.papers.partitioned_load_balancing.protocols.manager import REMEMBERED
 from midstream.lab.papers.partitioned_load_balancing.protocols.messages import (
     Acknowledged,
@@ -300,3 +299,21 @@ def _answered(state: ProcessorState, part: Part) -> tuple[Send, ...]:
 
 def _with(state: ProcessorState, move: int, part: Part) -> ProcessorState:
     return replace(state, parts={**state.parts, move: part})
+
+
+def nearest_groups(loads: Mapping[int, float], amount: float) -> tuple[int, ...]:
+    """Groups whose loads together are near an amount: the largest that fit, and one more if that comes nearer.
+
+    >>> nearest_groups({1: 5.0, 2: 3.0, 3: 4.0}, 8.5)
+    (1, 2)
+    """
+    chosen: list[int] = []
+    left = amount
+    for group in sorted(loads, key=lambda g: (-loads[g], g)):
+        if 0 < loads[group] <= left:
+            chosen.append(group)
+            left -= loads[group]
+    spare = [g for g in loads if g not in chosen and 0 < loads[g] < 2 * left]
+    if spare:
+        chosen.append(min(spare, key=lambda g: (abs(left - loads[g]), g)))
+    return tuple(sorted(chosen))
