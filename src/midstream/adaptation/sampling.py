@@ -156,14 +156,14 @@ def choose(ticks: Ticks, salt: int, most: int = LOOK_AT) -> SampledRows:
     return SampledRows(order, mixed[order], int(mixed[order[-1]]))
 
 
-def put_together(samples: Sequence[Sample], most: int = LOOK_AT) -> Sample:
+def put_together(samples: Sequence[Sample]) -> Sample:
     """What several parts of a source's rows say: as one look at all of them would."""
     complete = min(sample.complete_to for sample in samples)
     priorities = np.concatenate([sample.priorities for sample in samples])
     order = np.argsort(priorities, kind="stable")
     order = order[: int(np.searchsorted(priorities[order], np.uint64(complete), "right"))]
-    if len(order) > most:
-        order = order[:most]
+    if len(order) > LOOK_AT:
+        order = order[:LOOK_AT]
         complete = int(priorities[order[-1]])
     rows = [sample.rows for sample in samples]
     keys = {

@@ -22,9 +22,8 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import Settings
 from midstream.checkpoint.retention import Retention
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.any_session import Session
 from midstream.cluster.backend import Backend, first_slots, opened_backend
-from midstream.cluster.listener import Listener
+from midstream.cluster.listener import Commanded, Listener
 from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
@@ -61,7 +60,7 @@ from midstream.optimizer.sites.links import links_of
 from midstream.scheduling.schedule import Schedule, schedule_of
 
 
-class CheckpointSession(Session):
+class CheckpointSession(Commanded):
     """Continuous queries on a checkpoint, on Spark or in this process."""
 
     def _prepare(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any
 
-from midstream.algebra.declarations import Catalog
 from midstream.checkpoint.commands import (
     Adapt,
     AddQuery,
@@ -36,6 +34,7 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.process import RepeatedCall, this_process
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import status_record
+from midstream.cluster.any_session import Session
 from midstream.cluster.query import Query
 from midstream.errors import InternalError, MidstreamError
 from midstream.job.commands.forecast import forecast, offered_plans
@@ -47,54 +46,18 @@ from midstream.job.requests import without_deadline
 log = logging.getLogger(__name__)
 
 
-class Commanded(Protocol):
-    """What is asked of a session that other processes command."""
+class Commanded(Session):
+    """A session that other processes command."""
 
     _job: Job
 
-    @property
-    def catalog(self) -> Catalog:
-        """What queries may refer to."""
-
-    @property
-    def scheduling(self) -> str:
-        """Which operator runs when."""
-
-    @scheduling.setter
-    def scheduling(self, wanted: str) -> None: ...
-
     def queries_by(self, name: str) -> Query:
         """A query by its name."""
-
-    def query(self, name: str, cql: str, **options: Any) -> Query:
-        """Adds a query."""
-
-    def replace(self, name: str, cql: str, *, dry_run: bool = False, **options: Any) -> dict[str, Any]:
-        """Puts another text in a query's place."""
-
-    def drop(self, name: str) -> None:
-        """Ends a query."""
-
-    def resume(self, name: str) -> dict[str, Any]:
-        """Resumes a query in quarantine."""
-
-    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto", by: str | None = None) -> bool:
-        """Reassigns partition groups to slots."""
-
-    def cancel_rebalance(self) -> None:
-        """Cancels the moves of groups that are on their way."""
-
-    def rescale(self, slots: int) -> bool:
-        """Changes the number of slots."""
-
-    def links(self, wanted: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The links between sites, changed as is wanted."""
-
-    def adapt(self, name: str, mode: str) -> dict[str, str]:
-        """Changes how a query adapts."""
+        raise NotImplementedError
 
     def request_stop(self) -> None:
         """Ends the session after the batch under way."""
+        raise NotImplementedError
 
 
 class Listener:
@@ -174,14 +137,10 @@ def carry_out(session: Commanded, command: Command) -> Any:
         case Adapt(name, mode):
             return session.adapt(name, mode)
         case AddQuery(name, cql):
-            settings = {
-                "plan": command.plan,
-                "adaptive": command.adaptive,
-                "backfill_rate": command.backfill_rate,
-            }
-            query = session.query(name, cql, **settings, since=command.since)
+            settings: dict[str, Any] = {name: getattr(command, name) for name in ("plan", "adaptive", "backfill_rate")}
+            added = session.query(name, cql, **settings, since=command.since)
             job.apply(AddingRecorded(name, {"cql": cql, **settings}))
-            return {"query": name, "plan": query.plan.text}
+            return {"query": name, "plan": added.plan.text}
         case ReplaceQuery():
             return _put_in_place(session, command)
         case SwitchQuery(name):
@@ -189,10 +148,10 @@ def carry_out(session: Commanded, command: Command) -> Any:
             session.queries_by(name).switch()
             return told
         case DropQuery(name):
-            running, added = job.queries.get(name), name in job.state.added
+            running, by_request = job.queries.get(name), name in job.state.added
             declared, _ = job.state.texts.get(name, (None if running is None else running.cql, None))
             session.drop(name)
-            if running is not None and not added:
+            if running is not None and not by_request:
                 job.apply(TextChanged(name, str(declared)))
             return {"query": name}
         case ResumeQuery(name):

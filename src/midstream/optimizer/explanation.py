@@ -82,14 +82,12 @@ class Explanation:
         }
 
 
-def explain_plan(
-    plan: Plan, statistics: Statistics | None = None, constants: Constants | None = None, emit_every: int | None = None
-) -> Explanation:
+def explain_plan(plan: Plan, statistics: Statistics | None = None) -> Explanation:
     """Explains a plan against the alternatives under the same statistics."""
     known = statistics or UNKNOWN
-    estimator = Estimator(known, plan.emission, (constants or Constants()).by_tick(plan.query.domain))
+    estimator = Estimator(known, plan.emission, Constants().by_tick(plan.query.domain))
     cost = estimator.per_tick(plan.logical)
-    rivals = enumerate_plans(plan.query, emit_every, statistics=statistics, constants=constants)
+    rivals = enumerate_plans(plan.query, statistics=statistics)
     ranked = sorted((p for p in rivals if p.text != plan.text), key=lambda p: estimator.per_tick(p.logical))
     unique = list({p.text: p for p in reversed(ranked)}.values())[::-1][:ALTERNATIVES]
     others = tuple(_alternative(plan, cost, p, estimator) for p in unique)

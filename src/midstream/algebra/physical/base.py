@@ -120,9 +120,9 @@ def walk_physical(plan: PhysicalNode) -> Iterator[PhysicalNode]:
     return walk(plan)
 
 
-def render_physical(plan: PhysicalNode, annotate: Callable[[PhysicalNode], str] = lambda _: "") -> str:
+def render_physical(plan: PhysicalNode) -> str:
     """The plan as an indented tree."""
-    return draw(plan, annotate)
+    return draw(plan, lambda _: "")
 
 
 def with_inputs(node: PhysicalNode, change: Callable[[PhysicalNode], PhysicalNode]) -> PhysicalNode:

@@ -38,7 +38,6 @@ def run_on_spark(
     catalog: Catalog,
     spark: SparkSession,
     how: FiniteRun,
-    slots: int | None = None,
 ) -> pa.Table:
     """Runs a query over finite tables on Spark, batch by batch, and gives all its results in order.
 
@@ -54,9 +53,7 @@ def run_on_spark(
         starts = _write_batches(folder, names, inputs, catalog, how.batch_rows, [change.at for change in changes])
         functions = tuple(catalog.functions.values())
         checkpoint = str(folder / "checkpoint")
-        with CheckpointSession(
-            spark, checkpoint=checkpoint, slots=slots, functions=functions, scheduling=how.scheduling
-        ) as session:
+        with CheckpointSession(spark, checkpoint=checkpoint, functions=functions, scheduling=how.scheduling) as session:
             for name in names:
                 declared = catalog.streams[name]
                 frame = read_files(spark, folder / name, declared.columns)
