@@ -55,6 +55,10 @@ AS_OPERATORS = (
         "floor_to",
         "date_trunc_of",
         "regexp_matches_by",
+        "regexp_matches_all",
+        "json_without",
+        "generate_series_by_months",
+        "range_by_months",
     }
     | {f"{part}_of_amount" for part in ("epoch", "day", "hour", "minute", "second")}
     | {"regexp_matches_any_case"}

@@ -37,6 +37,10 @@ SAID: dict[str, Any] = {
     "CAST(['a', 'b'] AS TEXT)": "[a, b]",
     "CAST('\\x61' AS BYTEA)": b"\\x61",
     "X'61'": b"a",
+    "'{\"a\": 1}' @> '{\"a\": 1.0}'": False,
+    "url_extract_path('http://a.b')": None,
+    "url_extract_path('a.b/c')": None,
+    "NULL = NULL": None,
     "unhex('61')": b"a",
 }
 

@@ -57,7 +57,7 @@ _OPERATORS = {
     "json_has_key": ("?", "it takes JSON and a text: does the object have this key?"),
     "json_at": ("#>", "it takes JSON and a path as text, such as '{a,b}'"),
     "json_text_at": ("#>>", "it takes JSON and a path as text, such as '{a,b}'"),
-    "list_within": ("<@", "it takes two lists: does the second have all that the first has?"),
+    "list_within": ("<@", "it takes two lists, or JSON: does the second have all that the first has?"),
 }
 """Functions that are written as operators, and what these take."""
 

@@ -50,6 +50,29 @@ def match(pattern: str) -> str:
     )
 
 
+def matches(pattern: str) -> str:
+    """The groups of each match, or the whole of each if there are none."""
+    padded = f"'(?:' || {pattern} || '){'()' * 9}'"
+    groups = ", ".join(f"regexp_extract_all({{0}}, {padded}, {i})[n]" for i in range(1, 10))
+    every = f"generate_series(1, len(regexp_extract_all({{0}}, {pattern})))"
+    return (
+        f"CASE WHEN {GROUPS} = 0 THEN list_transform(regexp_extract_all({{0}}, {pattern}), lambda m: [m])"
+        f" WHEN {GROUPS} > 9 THEN error('regexp_matches takes 9 groups at most')"
+        f" ELSE list_transform({every}, lambda n: [{groups}][1:{GROUPS}]) END"
+    )
+
+
+def held(whole: str, part: str) -> str:
+    """Whether JSON holds other JSON at its top, as PostgreSQL says: fields by their names, elements in any order.
+
+    DuckDB looks for it at every depth, so both are put under a name that nothing else has.
+    """
+    whole, part = f"ltrim({whole})", f"ltrim({part})"  # which takes nothing but texts
+    alone = f"json_type({whole}) = 'ARRAY' AND json_type({part}) NOT IN ('ARRAY', 'OBJECT')"
+    sides = f"json_object('@>', {whole}::JSON), json_object('@>', CASE WHEN {alone} THEN json_array({part}::JSON)"
+    return f"json_contains({sides} ELSE {part}::JSON END))"
+
+
 def found(text: str, part: str, start: str) -> str:
     """The place of a part from a place on, or 0."""
     place = f"instr({text}[{start}:], {part})"
@@ -85,6 +108,12 @@ PART = " ".join(f"WHEN '{'REF' if p == 'fragment' else p.upper()}' THEN {sql}" f
 
 PARAMETER = "nullif(regexp_extract({0}, '[?&]' || regexp_escape({1}) || '=([^&#]*)', 1), '')"
 
-PATH = r"'/' || regexp_replace(trim({1}, '{ }'), '\s*,\s*', '/', 'g')"
+AS_TEXT = (("", ""), ("_text", "_string"))
+
+PATHS = (
+    r"'/' || regexp_replace(trim({1}, '{ }'), '\s*,\s*', '/', 'g')",
+    "'/' || array_to_string({1}, '/')",
+)
+"""Ways into JSON: `'{a,b}'`, or a list."""
 
 UTF8 = "lower({1}) IN ('utf-8', 'utf8', 'us-ascii')"

@@ -11,18 +11,21 @@ from collections.abc import Mapping
 from itertools import product, starmap
 
 from midstream.algebra.borrowed_forms import (
+    AS_TEXT,
     CHOSEN,
     DECODED,
     PARAMETER,
     PART,
-    PATH,
+    PATHS,
     QUANTIFIED,
     UNIT,
     URL,
     UTF8,
     WEEKDAYS,
     found,
+    held,
     match,
+    matches,
     months_between,
     quantified,
 )
@@ -57,7 +60,7 @@ _JSON = (
     " json_contains json_structure json_object json_array json_merge_patch to_json"
 )
 _LISTS = (
-    "list_contains list_has_any list_has_all list_concat list_append"
+    "list_contains list_has_any list_concat list_append"
     " list_prepend list_unique list_reverse_sort list_reverse list_slice list_extract list_sum"
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
     " list_bool_or list_intersect list_zip list_value flatten cardinality map map_keys map_values map_entries"
@@ -85,7 +88,8 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "list_sort({0}, {1}, {2})",
         "CASE WHEN {1} THEN list_sort({0}, 'ASC', 'NULLS FIRST') ELSE list_sort({0}, 'DESC', 'NULLS LAST') END",
     ),
-    "list_within": ("list_has_all({1}, {0})",),
+    "list_has_all": ("list_has_all({0}, {1})", held("{0}", "{1}")),
+    "list_within": ("list_has_all({1}, {0})", held("{1}", "{0}")),
     "array_to_string": (
         "array_to_string({0}, {1})",
         "array_to_string(list_transform({0}, lambda x: coalesce(x::VARCHAR, {2})), {1})",
@@ -269,6 +273,8 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     },
     "json_array_contains": ("json_contains({0}, to_json({1}))",),
     "as_value": ("{0}",),
+    "generate_series_by_months": ("generate_series({0}, {1}, to_months({2}::INTEGER))",),
+    "range_by_months": ("range({0}, {1}, to_months({2}::INTEGER))",),
     "array_remove": ("list_filter({0}, lambda e: e IS DISTINCT FROM {1})",),
     "list_or_empty": ("coalesce({0}, [])",),
     "list_or_null": ("CASE WHEN len({0}) > 0 THEN {0} ELSE [NULL] END",),
@@ -283,6 +289,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "map_of": ("map({::})",),
     "field": ("struct_extract({0}, {1})", "json_extract_string(ltrim({0}), {1})"),
     "regexp_match": (match("{1}"), match("('(?' || {2} || ')' || {1})")),
+    "regexp_matches_all": (matches("{1}"), matches("('(?' || replace({2}, 'g', '') || ')' || {1})")),
     "regexp_matches_by": ("regexp_matches({0}, {1}, {2})",),
     "regexp_instr": (
         r"CASE regexp_matches({0}, {1}) WHEN FALSE THEN 0"
@@ -307,8 +314,8 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     **{f"{part}_of_amount": (f"date_part('{part}', {{0}})",) for part in ("epoch", "day", "hour", "minute", "second")},
     "json_has_key": ("list_contains(json_keys({0}), {1})",),
-    "json_at": (f"json_extract({{0}}, {PATH})",),
-    "json_text_at": (f"json_extract_string({{0}}, {PATH})",),
+    **{f"json{word}_at": tuple(f"json_extract{kind}({{0}}, {path})" for path in PATHS) for word, kind in AS_TEXT},
+    "json_without": ("json_merge_patch({0}, json_object({1}::VARCHAR, NULL))",),
     "num_nulls": ("len(list_filter(json_extract(json_array({*}), '$[*]'), lambda e: e = 'null'))",),
     "num_nonnulls": ("len(list_filter(json_extract(json_array({*}), '$[*]'), lambda e: e <> 'null'))",),
     "e": ("exp(1)",),

@@ -18,10 +18,10 @@ UNITS = frozenset(
     | {"week", "month", "quarter", "year"}
 )
 
+FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
+
 PARTS = "year month\nday hour minute second"
 """Units of which one may reach to another: DAY TO SECOND."""
-
-FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
 
 
 class CallGrammar(OverGrammar):
@@ -99,13 +99,7 @@ class CallGrammar(OverGrammar):
             return self._named_arguments()
         if token.text.lower() in LIST_FUNCTIONS:
             return self.several(self._lambda_or_value)
-        if token.text.upper().startswith("JSON_OBJECT") and self._next.text.upper() not in (
-            "VALUE",
-            ",",
-            ":",
-            ".",
-            ")",
-        ):
+        if token.text.upper().startswith("JSON_OBJECT") and self._next.text.upper() not in {"VALUE", *",:.)"}:
             self.take_word("KEY")
         arguments = self.values()
         while token.text.upper().startswith("JSON_OBJECT") and self.take_word("VALUE"):
@@ -158,8 +152,7 @@ class CallGrammar(OverGrammar):
             self.take(TokenType.WHERE)
             made.set("filter", self.value())
             self.need(TokenType.R_PAREN, ")")
-        if self.begins_over():
-            self._advance()
+        if self._next.token_type in (TokenType.L_PAREN, *NAMES) and self.take_word("OVER"):
             made.set("over", self.over())
         return made
 

@@ -20,10 +20,11 @@ from midstream.language.aggregates import CONDITIONS, EXACT, Aggregates
 from midstream.language.binding import nearest
 from midstream.language.call_grammar import UNITS
 from midstream.language.elsewhere import INSTEAD
-from midstream.language.nodes import Node, place, with_arguments
+from midstream.language.literals import months
+from midstream.language.nodes import Node, at_same, place, with_arguments
 from midstream.language.over import Overs
 from midstream.language.text import read_value
-from midstream.language.unnesting import UNNESTING, Unnests
+from midstream.language.unnesting import Unnests, gives_rows
 from midstream.language.values import ValueBinder
 
 UNWRITTEN = frozenset(
@@ -58,7 +59,7 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
     if name in ("grouping", "grouping_id") and binder.aggregates is not None:
         return _grouping(binder, node)
     user = binder.binding.catalog.functions.get(written.lower())
-    if name in UNNESTING and user is None:
+    if gives_rows(node) and user is None:
         return _unnest(binder, node)
     if node.args.get("over") is not None:
         return _over(binder, node, name)
@@ -83,12 +84,6 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
         raise _unknown_function(binder, node)
     _plain_call(binder, node)
     return _conditional(binder, node) if name == "if" else _built_in(binder, name, node)
-
-
-def at_same(made: Node, node: Node) -> Node:
-    """A node in the place of another."""
-    made.meta["start"] = place(node)
-    return made
 
 
 def _in_place(binder: ValueBinder, function: SqlFunction, node: exp.Anonymous) -> Node:
@@ -133,6 +128,8 @@ def _built_in(binder: ValueBinder, name: str, node: exp.Anonymous) -> Expression
     nodes = list(node.expressions)
     if name in UNIT_FIRST and nodes:
         nodes[0] = _spelled(nodes[0])
+    if name in ("generate_series", "range") and (count := months(nodes[-1])) is not None:
+        name, nodes[-1] = f"{name}_by_months", exp.Literal.number(count)
     arguments = [binder.bind(a) for a in nodes]
     if name == "date_trunc" and arguments:
         arguments[0] = _unit(binder, arguments[0], nodes[0])
@@ -166,8 +163,8 @@ def _unit(binder: ValueBinder, argument: Expression, node: Node) -> Expression:
 def _conditional(binder: ValueBinder, node: exp.Anonymous) -> Expression:
     if len(node.expressions) != 3:
         raise binder.binding.error("if takes a condition and two values", node)
-    condition, *choices = node.expressions
-    return binder.choice([binder.condition(condition, "if")], [binder.bind(c) for c in choices], choices)
+    condition, then, otherwise = node.expressions
+    return binder.bind(exp.Case(ifs=[exp.If(this=condition, true=then)], default=otherwise))
 
 
 def _aggregate(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression:

@@ -11,7 +11,7 @@ _TUMBLE = "a window stands behind its stream: FROM A [TUMBLE 10 MINUTES]; window
 _HOP = "a window stands behind its stream: FROM A [HOP 10 MINUTES, 1 MINUTE], or [RANGE 10 MINUTES] for one that slides"
 _SESSION = "a window stands behind its stream: FROM A [PARTITION BY k SESSION 10 MINUTES]; window_end is a column"
 _RANDOM = "a batch that is repeated must give the same rows; use md5 of columns that differ"
-_TIME = "time comes with the tuples: use the time column; WHERE ts > now() - INTERVAL '1' HOUR keeps rows for an hour"
+_TIME = "time comes with the tuples: use the time column; WHERE ts > now() - INTERVAL '1' HOUR bounds a stream"
 
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("window", "tumble", "tumbling", "tumblingwindow", "tumble_start", "tumble_end"), _TUMBLE),

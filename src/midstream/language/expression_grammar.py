@@ -201,10 +201,11 @@ class ExpressionGrammar(CallGrammar):
             return self._element(value, operator)
         if self.peek(TokenType.DOT) and not isinstance(value, exp.Literal):
             self._advance()
+            if star := self.take(TokenType.STAR):
+                return at(exp.Column(this=at(exp.Star(), star), of=value), operator)
             name = self._after_dot()
             return self._named_call("field", operator, value, at(exp.Literal(this=name.name, is_string=True), operator))
-        if self.take_words("AT", "TIME"):
-            self.need_word("ZONE")
+        if self.take_words("AT", "TIME", "ZONE"):
             return self._named_call("timezone", operator, self.value(SIGN), value)
         return None
 
@@ -261,17 +262,12 @@ class ExpressionGrammar(CallGrammar):
         """`{'a': 1, 'b': 2}`: names and values in turn."""
         parts: list[Node] = []
         while not parts or self.take(TokenType.COMMA):
-            name = self._curr
-            parts.append(self.value() if name.token_type != TokenType.VAR else self._word())
+            word = self.take(TokenType.VAR)
+            parts.append(at(exp.Literal.string(word.text), word) if word else self.value())
             self.need(TokenType.COLON, ":")
             parts.append(self.value())
         self.need(TokenType.R_BRACE, "}")
         return self._named_call(function, token, *parts)
-
-    def _word(self) -> Node:
-        token = self._curr
-        self._advance()
-        return at(exp.Literal(this=token.text, is_string=True), token)
 
     def _named_call(self, name: str, token: Token, *arguments: Node) -> Node:
         return at(exp.Anonymous(this=name, expressions=list(arguments)), token)

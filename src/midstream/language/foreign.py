@@ -18,11 +18,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
-from midstream.language.foreign_joins import behind, interval_joins, length_of, outer_joins_apart, tree_of
+from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
 from midstream.language.foreign_tokens import Called, Edit, calls, edited, other_keys, text_of
 from midstream.language.foreign_values import functions, nulls_placed, spark_constants, spark_places
 from midstream.language.nodes import Node, flatten
-from midstream.language.text import read, tokens_of
+from midstream.language.shape_grammar import WINDOW_TIME
+from midstream.language.text import tokens_of
 
 DIALECTS = ("spark", "flink", "risingwave")
 
@@ -30,14 +31,6 @@ WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "CUMULATE": "CUMULATE", "SESSION": 
     "SESSION_WINDOW": "SESSION"
 }
 """Functions that say into which windows rows fall, and the window that each is."""
-
-SIZE_LAST = ("HOP", "CUMULATE")
-"""Flink's functions that take the size behind the slide; Spark's `window` takes it first."""
-
-NAMED = ("DATA", "TIMECOL", "SLIDE", "STEP", "GAP", "SIZE", "OFFSET")
-"""Flink's names of their arguments, in their order."""
-
-WINDOW_TIME = "window_end - INTERVAL '1' MILLISECOND"
 
 BOUNDS = {
     f"{word}_{end}": text
@@ -65,7 +58,7 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in tokens_of(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
-    for step in (_statement, _table_functions, _grouped_windows, _newest_rows):
+    for step in (_statement, _grouped_windows, _newest_rows):
         query = edited(query, list(step(query, known)))
     query = edited(query, list(functions(query, dialect)))
     query = outer_joins_apart(query, known)
@@ -88,102 +81,49 @@ def _require_no_watermark(text: str) -> None:
 
 
 def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
-    """Drops what stands around a query: into what its results go, and that they are given when windows end."""
+    """Drops what stands before a query: into what its results go."""
     tokens = tokens_of(text)
     words = [token.text.upper() for token in tokens]
     if words[:1] in (["INSERT"], ["CREATE"]) and not {"MACRO", "FUNCTION"} & set(words[1:5]):
         query = next((t for t, word in zip(tokens, words, strict=True) if word in ("SELECT", "WITH")), tokens[0])
         yield Edit(0, query.start, "")
-    ends = len(words) - (words[-1:] == [";"])
-    for said in (["EMIT", "ON", "WINDOW", "CLOSE"], ["EMIT", "CHANGES"], ["EMIT", "FINAL"]):
-        if words[ends - len(said) : ends] == said:
-            yield Edit(tokens[ends - len(said) - 1].end + 1, len(text), "")
 
 
-def _window(source: str, call: Called, amounts: Sequence[Sequence[Token]], partition: str = "") -> str:
-    """The window that a function says, behind a stream."""
-    written = [text_of(source, amount) for amount in amounts]
-    word = WINDOWS[call.name]
+def _window(source: str, call: Called, stream: str) -> str:
+    """The window that a function of a time says, as one of its stream."""
+    time, *written = [
+        text_of(source, argument[-1:] if i == 0 else argument) for i, argument in enumerate(call.arguments)
+    ]
+    word, keys = WINDOWS[call.name], _sessions_of(source, call)
     if call.name == "WINDOW" and len(written) > 1:
-        word = "HOP"
-    if call.name in SIZE_LAST:
-        written = [written[1], written[0], *written[2:]]
-    said, offset = (written[:1], written[1:]) if word in ("TUMBLE", "SESSION") else (written[:2], written[2:])
-    lengths = [length_of(read(f"SELECT {amount}").expressions[0]) or 0 for amount in (*said, *offset)]
-    if word == "HOP" and all(lengths) and (late := lengths[0] % lengths[1]):
-        # Windows begin at multiples of the slide there, and end at such here.
-        offset = [f"'{late + sum(lengths[2:])} microseconds'"]
-    return f"[{partition}{word} {', '.join(said)}{f' OFFSET {offset[0]}' if offset else ''}]"
-
-
-def _table_functions(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
-    """`[TABLE(] TUMBLE(TABLE a, DESCRIPTOR(ts), size) [)]`, or `TUMBLE(a, ts, size)`, as `a [TUMBLE size]`.
-
-    Elsewhere the bounds of windows are columns like others, so they are selected where `*` is.
-    """
-    tokens = tokens_of(text)
-    before = (TokenType.SELECT, TokenType.COMMA, TokenType.DOT, TokenType.DISTINCT)
-    stars = [a for a, b in zip(tokens, tokens[1:], strict=False) if b.token_type == TokenType.STAR]
-    starred = any(token.token_type in before for token in stars)
-    timed = any(token.text.lower() == "window_time" for token in tokens)
-    for call in calls(text, WINDOWS):
-        arguments = _in_order(call.arguments)
-        tabled = int(bool(arguments[0]) and arguments[0][0].text.upper() == "TABLE")
-        if len(arguments) < 3 or not (tabled or [t.token_type for t in arguments[1]] == [TokenType.VAR]):
-            continue
-        stream, rest = arguments[0][tabled], text_of(text, arguments[0][tabled + 1 :])
-        _require_time(text, call, times.get(stream.text.casefold()), arguments[1][2:-1] or arguments[1])
-        partition = f"{rest} " if rest.upper().startswith("PARTITION") else ""
-        window = f"{text_of(text, [stream])} {_window(text, call, arguments[2:], partition)}"
-        if starred or timed:
-            columns = f"*, window_start, window_end{f', {WINDOW_TIME} AS window_time' if timed else ''}"
-            window = f"(SELECT {columns} FROM {window})"
-        yield Edit(*_without_table(text, call), window)
-
-
-def _in_order(arguments: Sequence[tuple[Token, ...]]) -> Sequence[tuple[Token, ...]]:
-    """Arguments in the order in which they stand without names."""
-    named = {a[0].text.upper(): a[2:] for a in arguments if len(a) > 2 and a[1].token_type == TokenType.FARROW}
-    return [named[name] for name in NAMED if name in named] or arguments
-
-
-def _without_table(text: str, call: Called) -> tuple[int, int]:
-    """The place of a call, with the `TABLE(…)` around it."""
-    before, after = text[: call.start].rstrip(), text[call.end :].lstrip()
-    if before.endswith("(") and before[:-1].rstrip().upper().endswith("TABLE") and after.startswith(")"):
-        return len(before[:-1].rstrip()) - len("TABLE"), len(text) - len(after) + 1
-    return call.start, call.end
-
-
-def _require_time(text: str, call: Called, time: str | None, named: Sequence[Token]) -> None:
-    """Refuses a window over another column than the stream's time."""
-    column = named[-1].text if named else ""
-    if time is not None and column.casefold() != time.casefold():
-        raise QueryError(
-            f"{call.name} goes by {column}, but the time of the stream is {time}",
-            hint="windows go by the time column that the stream is declared with",
-        ).at(text, call.start)
+        word, written = "HOP", [written[1], written[0], *written[2:]]
+    of = f"TABLE {stream} {keys}, DESCRIPTOR({time})" if keys else f"{stream}, {time}"
+    return f"{word}({of}, {', '.join(written)})"
 
 
 def _grouped_windows(text: str, times: Mapping[str, str]) -> list[Edit]:
-    """Windows that are keys of GROUP BY, put behind the stream."""
-    said = [call for call in calls(text, WINDOWS) if call.arguments[0] and len(call.arguments) > 1]
+    """Windows that are keys of GROUP BY, put around the stream; Spark's `window` takes its size before its slide."""
+    said = [call for call in calls(text, WINDOWS) if call.arguments[1:] and _is_amount(call.arguments[1])]
     if not said:
         return []
-    written = {_window(text, call, call.arguments[1:], _sessions_of(text, call)) for call in said}
     tables = list(_tables(text))
-    if len(written) > 1 or len(tables) != 1:
+    written = {_window(text, call, text_of(text, table)) for call in said for table in tables}
+    if len(written) != 1:
         raise QueryError(
             "a window as a key of GROUP BY needs a query of one stream and one window",
             hint="make a sub-query of the stream with its window: (SELECT … FROM A [TUMBLE '10 minutes'])",
         ).at(text, said[0].start)
-    stream, end = tables[0]
-    edits = [Edit(end, end, f" {written.pop()}")]
+    place = tables[0][0]
+    edits = [Edit(place.start, place.end + 1, written.pop())]
     for call in said:
-        _require_time(text, call, times.get(stream.casefold()), call.arguments[0])
-        edits.append(Edit(call.start, call.end, "window_start, window_end" if call.start > end else AS_STRUCT))
+        edits.append(Edit(call.start, call.end, "window_start, window_end" if call.start > place.end else AS_STRUCT))
     edits += [Edit(call.start, call.end, BOUNDS[call.name]) for call in calls(text, BOUNDS)]
     return [*edits, *_fields_of_window(text)]
+
+
+def _is_amount(tokens: Sequence[Token]) -> bool:
+    """Whether an argument is an amount of time; a function of a stream has the column of its time there."""
+    return bool(tokens) and (tokens[0].token_type != TokenType.VAR or tokens[0].text.upper() == "INTERVAL")
 
 
 def _sessions_of(text: str, call: Called) -> str:
@@ -195,7 +135,7 @@ def _sessions_of(text: str, call: Called) -> str:
             hint="select the expression under a name in a sub-query, and group by that",
         ).at(text, call.start)
     parts = ", ".join(text_of(text, [key]) for key in keys if key.token_type != TokenType.COMMA).replace(", ., ", ".")
-    return f"PARTITION BY {', '.join(name.rpartition('.')[2] for name in parts.split(', '))} " if parts else ""
+    return f"PARTITION BY {', '.join(name.rpartition('.')[2] for name in parts.split(', '))}" if parts else ""
 
 
 def _fields_of_window(text: str) -> Iterator[Edit]:
@@ -210,14 +150,14 @@ def _fields_of_window(text: str) -> Iterator[Edit]:
             yield Edit(name.start, name.end + 1, f"{AS_STRUCT} AS {name.text}")
 
 
-def _tables(text: str) -> Iterator[tuple[str, int]]:
-    """The streams that stand in FROM without a window, each with the place behind its name."""
+def _tables(text: str) -> Iterator[Sequence[Token]]:
+    """The names of the streams that stand in FROM without a window."""
     tokens = tokens_of(text)
     for before, token, after in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
         names = (TokenType.VAR, TokenType.IDENTIFIER)
         source = before.token_type in (TokenType.FROM, TokenType.JOIN) and token.token_type in names
         if source and (after is None or after.token_type not in (TokenType.L_PAREN, TokenType.L_BRACKET)):
-            yield token.text, token.end + 1
+            yield [token]
 
 
 def _newest_rows(text: str, times: Mapping[str, str]) -> Iterator[Edit]:

@@ -68,7 +68,7 @@ class Grammar:
 
     def expected(self, what: str, hint: str | None = None) -> NoReturn:
         """Raises an error that says what should have come instead of the next token."""
-        word = self._curr.text if self._curr and self._curr.token_type not in NAMES else ""
+        word = self._curr.text if self._curr.token_type not in (*NAMES, TokenType.STRING) else ""
         if not hint and word.isalpha() and "name" in what:
             hint = f'{word} is a word of the language; as a name, write "{word}"'
         self.fail(f"expected {what}, found {self.found()}", hint=hint)
@@ -156,6 +156,14 @@ class Grammar:
         if not 0 < len(token.text) <= LONGEST_NAME:
             self.fail(f"a name has 1 to {LONGEST_NAME} characters", token)
         return at(exp.Identifier(this=token.text, quoted=token.token_type == TokenType.IDENTIFIER), token)
+
+    def names(self, what: str) -> list[exp.Identifier]:
+        """Names between commas."""
+        return self.several(lambda: self.identifier(what))
+
+    def column_names(self) -> list[exp.Identifier]:
+        """`(a, b)`, or nothing."""
+        return self.wrapped(lambda: self.names("a column name")) if self.peek(TokenType.L_PAREN) else []
 
     def deeper(self) -> None:
         """Goes one level down, if that is allowed."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from itertools import chain, combinations, product
-from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
@@ -13,8 +11,6 @@ from midstream.language.nodes import Node
 from midstream.language.window_grammar import WindowGrammar
 
 MOST_SETS = 64
-
-Fail = Callable[[str], NoReturn]
 
 
 class GroupingGrammar(WindowGrammar):
@@ -30,7 +26,13 @@ class GroupingGrammar(WindowGrammar):
                 elements = [self._sets(word, [sets[0] for sets in elements])]
         if self.peek_words("GROUPING", "SETS"):
             elements = [self._grouping()]
-        return grouping_sets(elements, self.fail)
+        combined = [list(chain(*chosen)) for chosen in product(*elements)]
+        if len(combined) > MOST_SETS:
+            self.fail(f"GROUP BY has more than {MOST_SETS} groupings")
+        if len(combined) == 1:
+            return exp.Group(expressions=combined[0])
+        sets = [exp.Tuple(expressions=[key.copy() for key in keys]) for keys in combined]
+        return exp.Group(expressions=[], sets=sets)
 
     def _grouping(self) -> list[list[Node]]:
         """The sets that one element of GROUP BY stands for."""
@@ -39,36 +41,18 @@ class GroupingGrammar(WindowGrammar):
             return list(chain(*self.wrapped(lambda: self.several(self._grouping))))
         if word in ("ROLLUP", "CUBE") and self._next.token_type == TokenType.L_PAREN:
             self._advance()
-            return self._sets(word, [keys_of(key) for key in self.wrapped(self.values)])
-        return [[]] if self.take_words("(", ")") else [keys_of(self.value())]
+            return self._sets(word, [_keys_of(key) for key in self.wrapped(self.values)])
+        return [[]] if self.take_words("(", ")") else [_keys_of(self.value())]
 
     def _sets(self, word: str, parts: list[list[Node]]) -> list[list[Node]]:
-        return rollup(parts) if word == "ROLLUP" else cube(parts, self.fail)
+        """All beginnings of a list, or all selections of it; the whole first."""
+        if word == "CUBE" and 2 ** len(parts) > MOST_SETS:
+            self.fail(f"CUBE of {len(parts)} columns is more than {MOST_SETS} groupings")
+        sizes = range(len(parts), -1, -1)
+        chosen = ([parts[:n]] if word == "ROLLUP" else combinations(parts, n) for n in sizes)
+        return [list(chain(*some)) for some in chain(*chosen)]
 
 
-def keys_of(node: Node) -> list[Node]:
+def _keys_of(node: Node) -> list[Node]:
     """The keys of one element: several if it is a list in parentheses."""
     return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
-
-
-def rollup(parts: Sequence[list[Node]]) -> list[list[Node]]:
-    """All beginnings of a list, the whole first."""
-    return [list(chain(*parts[:end])) for end in range(len(parts), -1, -1)]
-
-
-def cube(parts: Sequence[list[Node]], fail: Fail) -> list[list[Node]]:
-    """All selections of a list, the whole first."""
-    if 2 ** len(parts) > MOST_SETS:
-        fail(f"CUBE of {len(parts)} columns is more than {MOST_SETS} groupings")
-    sizes = range(len(parts), -1, -1)
-    return [list(chain(*chosen)) for size in sizes for chosen in combinations(parts, size)]
-
-
-def grouping_sets(elements: Sequence[list[list[Node]]], fail: Fail) -> exp.Group:
-    """The clause: its keys, and the sets of them if there are several."""
-    combined = [list(chain(*chosen)) for chosen in product(*elements)]
-    if len(combined) > MOST_SETS:
-        fail(f"GROUP BY has more than {MOST_SETS} groupings")
-    if len(combined) == 1:
-        return exp.Group(expressions=combined[0])
-    return exp.Group(expressions=[], sets=[exp.Tuple(expressions=[key.copy() for key in keys]) for keys in combined])

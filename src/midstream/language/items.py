@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.expressions import Expression, Literal
-from midstream.algebra.types import TEXT
+from midstream.algebra.types import TEXT, show_type
 from midstream.language.binding import match_name
 from midstream.language.nodes import Node, column_named
 from midstream.language.outputs import item_name
@@ -44,6 +44,8 @@ def spread(binder: ScalarBinder, item: Node) -> list[Node]:
     if not isinstance(star, exp.Star) or star.args.get("replace"):
         return [item.this] if isinstance(item, exp.Alias) else [item]
     names = [name for name, _ in _chosen(binder, star, _all_of(binder, item))]
+    if (of := item.args.get("of")) is not None:
+        return [exp.Anonymous(this="field", expressions=[of, exp.Literal.string(name)]) for name in names]
     return [column_named(name, item.args.get("table") and item.args["table"].name) for name in names]
 
 
@@ -69,11 +71,15 @@ def _all_of(binder: ScalarBinder, item: Node) -> Items:
     """The columns of `*` or `source.*`, or the fields of `struct.*`."""
     if isinstance(item, exp.Star):
         return list(binder.scope.everything())
-    table: exp.Identifier = item.args["table"]
-    nested = binder.scope.nested(exp.Column(this=exp.Identifier(this="*"), table=table))
-    struct = None if nested is None else binder.bind(exp.Column(this=nested))
-    if struct is None or not pa.types.is_struct(struct.type):
-        return list(binder.scope.source(table).columns.items())
+    table, of = item.args.get("table"), item.args.get("of")
+    if table is not None and (nested := binder.scope.nested(exp.Column(this=exp.Identifier(this="*"), table=table))):
+        of = exp.Column(this=nested)
+    if of is None:
+        source = binder.scope.source(item.args["table"])
+        return [(name, binder.bind(column_named(name, source.name))) for name in source.columns]
+    struct = binder.bind(of)
+    if not pa.types.is_struct(struct.type):
+        raise binder.binding.error(f"{show_type(struct.type)} has no fields", item)
     names = [Literal(f.name, TEXT) for f in struct.type]
     return [(str(n.value), binder.call("field", [struct, n], [item, item], item)) for n in names]
 

@@ -21,7 +21,7 @@ from midstream.language.outputs import unique_names
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sources import SourceBinder
-from midstream.language.subqueries import ClauseBinder, is_plain
+from midstream.language.subqueries import ClauseBinder, holds_query, is_plain
 from midstream.language.windows import join_of
 
 Found = tuple[Relation, Items]
@@ -47,7 +47,8 @@ def _filtered(
     binder: ClauseBinder, node: Node, base: Relation, scope: Scope, environment: Environment, kind: JoinKind
 ) -> Found | None:
     """A sub-query that only filters and computes, if this is one."""
-    if not is_plain(node, binder.binding.catalog) or node.args.get("distinct") is not None:
+    distinct = node.args.get("distinct") is not None
+    if not is_plain(node, binder.binding.catalog) or distinct or any(map(holds_query, node.expressions)):
         return None
     assert isinstance(node, exp.Select)
     binding, inner, start = binder.binding, Scope(binder.binding, outer=scope), node.args.get("from_")

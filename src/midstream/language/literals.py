@@ -42,15 +42,6 @@ def arrow_type(name: TypeName) -> pa.DataType:
     return TYPES["TIMESTAMPTZ"] if name.args.get("zoned") else TYPES[word]
 
 
-def type_named(text: str) -> pa.DataType:
-    """The Arrow type that a name such as `DECIMAL(10, 2)` stands for."""
-    found = re.fullmatch(r"\s*(\w+)\s*(?:\(([\d\s,]*)\))?\s*", text)
-    if found is None:
-        raise QueryError(f"{_shown(text)} is not a type", hint="write for instance DOUBLE or DECIMAL(10, 2)")
-    parameters = [part.strip() for part in (found[2] or "").split(",") if part.strip()]
-    return arrow_type(TypeName(this=found[1].upper(), expressions=parameters))
-
-
 def number(text: str) -> Literal:
     """A number: an int64 if it is written without point and exponent, else a double."""
     text = text.replace("_", "")

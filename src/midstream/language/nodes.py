@@ -49,6 +49,18 @@ def place(node: exp.Expr | None) -> int | None:
     return min(starts) if starts else None
 
 
+def everything_of(source: Node, **clauses: Node | Sequence[Node] | None) -> exp.Select:
+    """`SELECT * FROM source …`."""
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source), **clauses)
+
+
+def lateral(rows: Node, source: Node, name: Node | None) -> Node:
+    """A sub-query in the place of a source, which may name what stands to its left."""
+    made = exp.Subquery(this=rows, lateral=True, alias=name)
+    made.meta.update(source.meta)
+    return made
+
+
 def column_named(name: str, table: str | None = None) -> exp.Column:
     """A column by its exact name."""
     quoted = [None if text is None else exp.Identifier(this=text, quoted=True) for text in (name, table)]
@@ -59,6 +71,12 @@ def at(node: N, token: Token) -> N:
     """The node, placed at a token."""
     node.meta["start"] = token.start
     return node
+
+
+def at_same(made: Node, node: Node) -> Node:
+    """A node in the place of another."""
+    made.meta["start"] = place(node)
+    return made
 
 
 def with_arguments(body: Node, parameters: Sequence[str], arguments: Sequence[Node]) -> Node:
@@ -74,9 +92,9 @@ def with_arguments(body: Node, parameters: Sequence[str], arguments: Sequence[No
     return changed
 
 
-def all_of(parts: Sequence[Node]) -> Node:
+def all_of(parts: Sequence[Node], connector: type[Node] = exp.And) -> Node:
     """One or more conditions as one."""
-    return reduce(lambda whole, part: exp.And(this=whole, expression=part), parts)
+    return reduce(lambda whole, part: connector(this=whole, expression=part), parts)
 
 
 def flatten(node: Node, connector: type[Node]) -> list[Node]:

@@ -68,7 +68,10 @@ class Overs:
         self.nodes: dict[str, Node] = {}
 
     def add(self, node: exp.Anonymous, name: str, inner: Callable[[], ValueBinder]) -> Column:
-        """The column that holds the values of a call."""
+        """The column that holds the values of a call; `first_value(x, TRUE)` is `first_value(x) IGNORE NULLS`."""
+        if SAME.get(name, name) in SAME.values() and isinstance(node.expressions[-1], exp.Boolean):
+            node = node.copy()
+            node.set("ignore_nulls", node.expressions.pop().this)
         window = self._window(node.args["over"])
         binder = inner()
         keys = (*self.keys, *(self._key(binder, key) for key in window.args.get("partition_by") or ()))

@@ -48,10 +48,6 @@ class OverGrammar(Grammar):
             made.set("nulls", nulls.text.upper())
         return at(made, token)
 
-    def begins_over(self) -> bool:
-        """Whether OVER comes next, and is no alias."""
-        return self.peek_word("OVER") and self._next.token_type in (TokenType.L_PAREN, *NAMES)
-
     def over(self) -> Node:
         """`w` or `([w] [PARTITION BY …] [ORDER BY …] [frame])`, after OVER."""
         token = self._curr
@@ -92,11 +88,8 @@ class OverGrammar(Grammar):
         side = self.take_word("PRECEDING", "FOLLOWING") or self.expected("PRECEDING or FOLLOWING")
         frame.set(f"{which}_side", side.text.upper())
 
-    def named_windows(self) -> list[Node]:
-        """`w AS (…), …`, after WINDOW."""
-        return self.several(self._named_window)
-
-    def _named_window(self) -> Node:
+    def named_window(self) -> Node:
+        """`w AS (…)`, after WINDOW."""
         name = self.identifier("a name after WINDOW")
         self.need(TokenType.ALIAS, "AS")
         return exp.Alias(this=self.over(), alias=name)

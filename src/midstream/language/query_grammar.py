@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.functions import AGGREGATE, SCALAR
 from midstream.language.grammar import DEEPEST_QUERY, NAMES
-from midstream.language.nodes import FollowedBy, Node, at
+from midstream.language.nodes import FollowedBy, Node, at, everything_of, lateral
 from midstream.language.operator_tables import NEGATABLE
 from midstream.language.source_grammar import SourceGrammar
 
@@ -85,7 +85,11 @@ class QueryGrammar(SourceGrammar):
         ctes: list[Node] = []
         while self.peek_word("CREATE") or self.peek(TokenType.WITH):
             self._macros()
-            ctes += self._with()
+            if not self.take(TokenType.WITH):
+                break
+            if self.peek_word("RECURSIVE") and self._next.token_type in NAMES:
+                self.fail("recursive queries are not supported")
+            ctes += self.several(self._cte)
         return ctes
 
     def _macros(self) -> None:
@@ -105,13 +109,6 @@ class QueryGrammar(SourceGrammar):
                 self.fail("a macro is a value, no table", hint="name a query with WITH")
             self.macros[name] = exp.Lambda(this=self.value(), expressions=parameters)
             self.need(TokenType.SEMICOLON, "; and a query")
-
-    def _with(self) -> list[Node]:
-        if not self.take(TokenType.WITH):
-            return []
-        if self.peek_word("RECURSIVE") and self._next.token_type in NAMES:
-            self.fail("recursive queries are not supported")
-        return self.several(self._cte)
 
     def _cte(self) -> Node:
         token = self._curr
@@ -149,40 +146,29 @@ class QueryGrammar(SourceGrammar):
     def _term(self) -> Node:
         if self.peek(TokenType.L_PAREN):
             return self.wrapped(self.query)
-        if self.peek(TokenType.SELECT):
+        if self.peek(TokenType.SELECT, TokenType.FROM) or self.peek_word("TABLE"):
             return self._select()
-        if self.peek(TokenType.FROM) or self.peek_word("TABLE"):
-            return self._from_first()
         if self.begins_query():
             token = self._curr
             rows = self.pivot_on() if self.peek_word("PIVOT") else self.rows_written()
-            return at(exp.Select(expressions=[exp.Star()], from_=exp.From(this=rows), joins=[]), token)
+            return at(everything_of(rows), token)
         self.expected("SELECT")
 
     def _select(self) -> Node:
-        token = self.need(TokenType.SELECT, "SELECT")
-        kind = self._to_stream()
-        distinct = self.take(TokenType.DISTINCT)
-        on = self.row() if distinct and self.take(TokenType.ON) else None
-        if not distinct:
-            self.take(TokenType.ALL)
-        made = at(exp.Select(expressions=self._items()), token)
-        made.set("kind", at(exp.Var(this=kind.text.lower()), kind) if kind else None)
-        made.set("distinct", at(exp.Distinct(on=on), distinct) if distinct else None)
-        if self.take(TokenType.FROM):
+        """`SELECT … [FROM a] …`, or `FROM a [SELECT …] …`, which without SELECT gives all columns."""
+        made = at(exp.Select(expressions=[exp.Star()]), self._curr)
+        if begun := self.take(TokenType.FROM) or self.take_word("TABLE"):
             self._from(made)
-        self._clauses(made)
-        return made
-
-    def _from_first(self) -> Node:
-        """`FROM a [SELECT …] …`: without SELECT, all columns."""
-        token = self.take_word("TABLE") or self.need(TokenType.FROM, "FROM")
-        made = at(exp.Select(expressions=[exp.Star()]), token)
-        self._from(made)
         if self.take(TokenType.SELECT):
-            if distinct := self.take(TokenType.DISTINCT):
-                made.set("distinct", at(exp.Distinct(), distinct))
+            kind, distinct = self._to_stream(), self.take(TokenType.DISTINCT)
+            on = self.row() if distinct and self.take(TokenType.ON) else None
+            if not distinct:
+                self.take(TokenType.ALL)
             made.set("expressions", self._items())
+            made.set("kind", at(exp.Var(this=kind.text.lower()), kind) if kind else None)
+            made.set("distinct", at(exp.Distinct(on=on), distinct) if distinct else None)
+        if not begun and self.take(TokenType.FROM):
+            self._from(made)
         self._clauses(made)
         return made
 
@@ -253,18 +239,12 @@ class QueryGrammar(SourceGrammar):
         made.set("natural", bool(natural))
         if not natural:
             self._condition(made, word)
-        lateral = made.this.args.get("lateral") or isinstance(made.this, exp.Unnest)
-        if word == "left" and lateral and made.args.get("on", exp.true()) != exp.true():
-            made.set("this", self._chosen(made.this, made.args["on"]))
-            made.set("on", exp.Boolean(this=True))
+        beside = made.this.args.get("lateral") or isinstance(made.this, exp.Unnest)
+        if word == "left" and beside and made.args.get("on", exp.true()) != exp.true():
+            rows = everything_of(made.this, where=exp.Where(this=made.args["on"]))
+            made.set("this", lateral(rows, made.this, made.this.args.get("alias")))
+            made.set("on", exp.true())
         return at(made, token)
-
-    def _chosen(self, source: Node, condition: Node) -> Node:
-        """A lateral sub-query with the condition of its outer join, which then decides which of its rows are there."""
-        rows = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source), where=exp.Where(this=condition))
-        made = exp.Subquery(this=rows, lateral=True, alias=source.args.get("alias"))
-        made.meta.update(source.meta)
-        return made
 
     def _condition(self, join: Node, kind: str) -> None:
         if kind == "cross":
@@ -309,7 +289,7 @@ class QueryGrammar(SourceGrammar):
             select.set("having", at(exp.Having(this=self.value()), token))
         while token := self.take_word("WINDOW", "QUALIFY"):
             if token.text.upper() == "WINDOW":
-                select.set("windows", self.named_windows())
+                select.set("windows", self.several(self.named_window))
             else:
                 select.set("qualify", at(exp.Qualify(this=self.value()), token))
 

@@ -93,6 +93,8 @@ class ScalarBinder:
 
     def call(self, function: str, arguments: list[Expression], nodes: list[Node], node: Node) -> Call:
         """A built-in function, its arguments cast to what it takes."""
+        if function == "-" and isinstance(arguments[0], Call) and arguments[0].function == "as_json":
+            function = "json_without"
         if function in BORROWED:
             return self.borrowed(function, arguments, node)
         if function in COMPARED and any(is_nested(a.type) for a in arguments):
@@ -267,7 +269,8 @@ class ScalarBinder:
             nodes.append(branch.args["true"])
         default = node.args.get("default")
         values.append(Literal(None, pa.null()) if default is None else self.bind(default))
-        return self.choice(conditions, values, [*nodes, default or node])
+        cast = self.alike(values, [*nodes, default or node])
+        return Case(tuple(zip(conditions, cast[:-1], strict=True)), cast[-1])
 
     def _when(self, subject: Expression | None, subject_node: Node, branch: exp.If) -> Expression:
         if subject is not None:
@@ -281,21 +284,17 @@ class ScalarBinder:
         source = self.scope.sources[0]
         return [value for value in (source.time, source.bounds.get(ARRIVAL)) if value is not None]
 
-    def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
-        """A choice between values, in their common type."""
+    def alike(self, values: list[Expression], nodes: list[Node]) -> list[Expression]:
+        """Values in their common type."""
         values = self._read_literals("coalesce", values, nodes)
         shared = values[0].type
         for value, node in zip(values[1:], nodes[1:], strict=True):
-            both = mixed_type(shared, value.type)
+            both = shared if value.type == shared else mixed_type(shared, value.type)
             if both is None:
-                raise self.binding.error(
-                    f"the branches differ in type: {show_type(shared)} and {show_type(value.type)}",
-                    node,
-                    hint="cast one of them with CAST(x AS …)",
-                )
+                message = f"the values differ in type: {show_type(shared)} and {show_type(value.type)}"
+                raise self.binding.error(message, node, hint="cast one of them with CAST(x AS …)")
             shared = both
-        cast = [coerce(v, shared) for v in values]
-        return Case(tuple(zip(conditions, cast[:-1], strict=True)), cast[-1])
+        return [coerce(value, shared) for value in values]
 
     def inside(self, clause: str, aggregates: Aggregates | None = None) -> ScalarBinder:
         """A binder for what a call of an aggregate, or with OVER, looks at."""

@@ -7,12 +7,14 @@ into one that has no source. A sub-query also sees the scope around it: all of i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.expressions import Column, Expression, columns_of, substitute
+from midstream.errors import QueryError
 from midstream.language.binding import Beyond, Binding, match_name, nearest
 from midstream.language.query_grammar import TO_STREAM
 
@@ -151,10 +153,13 @@ class Scope:
                     yield merged.name, merged.expression
 
     def source(self, name: exp.Identifier) -> ScopeSource:
-        """A source by its name."""
+        """A source by its name, of this query or of one around it."""
         found = match_name(name, [s.name for s in self.sources])
         if len(found) == 1:
             return next(s for s in self.sources if s.name == found[0])
+        if not found and self.outer is not None:
+            with suppress(QueryError):
+                return self.outer.source(name)
         raise self._unknown_source(name, found)
 
     def _find(self, node: exp.Column) -> tuple[str, Expression] | None:
@@ -186,11 +191,7 @@ class Scope:
     def _unknown(self, node: exp.Column) -> Exception:
         table, name = node.args.get("table"), node.this
         if table is not None:
-            names = [s.name for s in self.sources] + [s.name for s in (self.outer.sources if self.outer else [])]
-            if not match_name(table, names):
-                return self._unknown_source(table, [])
-            holder = self if match_name(table, [s.name for s in self.sources]) else self.outer
-            source = (holder or self).source(table)
+            source = self.source(table)
             return self.binding.error(
                 f"{source.name} has no column {name.name}", name, hint=nearest(name.name, source.columns, "columns")
             )

@@ -25,9 +25,10 @@ from midstream.algebra.plan import (
     walk_plan,
 )
 from midstream.language.binding import Binding
-from midstream.language.nodes import FollowedBy
+from midstream.language.nodes import FollowedBy, Node, everything_of, flatten, lateral
 from midstream.language.scalars import bind_condition
 from midstream.language.scope import Scope
+from midstream.language.temporal import ordered
 from midstream.language.windows import bind_duration
 
 MIRRORED: dict[str, TimeOrder] = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
@@ -61,6 +62,24 @@ def bind_step(binding: Binding, left: Relation, right: Relation, step: FollowedB
         outer=outer,
         order=order,
     )
+
+
+def nearest_by_value(binding: Binding, join: Node, name: str) -> Node:
+    """ASOF JOIN of what is no stream: of the rows for which ON holds, the one that its inequality puts nearest."""
+    on = join.args.get("on")
+    for part in flatten(on, exp.And) if on is not None and join.args.get("within") is None else ():
+        later, earlier, _ = ordered(part) or (part, part, True)
+        named = [{column.table.casefold() for column in side.find_all(exp.Column)} for side in (later, earlier)]
+        for side, own, other in zip((later, earlier), named, named[::-1], strict=True):
+            if own == {name.casefold()} and not own & other:
+                order = [exp.Ordered(this=side.copy(), desc=side is earlier)]
+                rows = everything_of(
+                    join.this.copy(), where=exp.Where(this=on), order=order, limit=exp.Literal.number(1)
+                )
+                first = lateral(rows, join.this, exp.Identifier(this=name))
+                return exp.Join(this=first, kind="left" if join.args.get("outer") else "inner", on=exp.true())
+    hint = f"write for instance ON a.k = {name}.k AND a.x >= {name}.x; WITHIN is for streams"
+    raise binding.error("ASOF JOIN of windows and tables needs an inequality in ON", join, hint=hint)
 
 
 def _require_raw(binding: Binding, side: Relation, step: FollowedBy) -> None:

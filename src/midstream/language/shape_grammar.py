@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from midstream.language.grammar import NAMES
-from midstream.language.nodes import Node, at
+from midstream.language.nodes import Node, WindowClause, at
 from midstream.language.pattern_grammar import PatternGrammar
 
 SOURCE = '"#source"'
@@ -20,21 +20,54 @@ Aliased = tuple[Node, str, str]
 FILLED = {"INTERPOLATE": 'ELSE {0} + ({1} - {0}) * ("#place" - 1) / len("#series")', "KEEPNULL": "", "LOCF": "ELSE {0}"}
 """What the rows of a gap have of the row before it, and of the row behind it."""
 
+AMOUNTS = {"TUMBLE": "SIZE OFFSET", "HOP": "SLIDE SIZE OFFSET", "CUMULATE": "STEP SIZE OFFSET", "SESSION": "GAP"}
+"""Windows that are written as functions of streams, and what amounts of time they take."""
+
+WINDOW_TIME = "window_end - INTERVAL '1' MILLISECOND"
+
 
 class ShapeGrammar(PatternGrammar):
-    """Reads GAP_FILL, PIVOT and UNPIVOT."""
+    """Reads windows as functions, GAP_FILL, PIVOT and UNPIVOT."""
 
     def source(self) -> Node:
         """A source, read by the grammar of sources."""
         raise NotImplementedError
 
-    def names(self, what: str) -> list[exp.Identifier]:
-        """Names between commas, read by the grammar of sources."""
-        raise NotImplementedError
-
-    def column_names(self) -> list[exp.Identifier]:
-        """`(a, b)`, read by the grammar of sources."""
-        raise NotImplementedError
+    def windowed(self) -> Node:
+        """`TUMBLE(a, ts, size)`, `SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), gap)`: the bounds are columns too."""
+        token, word = self._curr, self._curr.text.upper()
+        self._advance(2)
+        self.take_words("DATA", "=>")
+        self.take_word("TABLE")
+        self.skip_schema(TokenType.DOT)
+        source = at(exp.Table(this=self.identifier("a stream name")), self._curr)
+        window = at(WindowClause(this=word, begins=True), token)
+        if self.take_word("PARTITION"):
+            self.need_word("BY")
+            keys = [self._column()]
+            while self._next.text.upper() not in ("DESCRIPTOR", "TIMECOL") and self.take(TokenType.COMMA):
+                keys.append(self._column())
+            window.set("partition", keys)
+        self.need(TokenType.COMMA, ", and the column of time")
+        self.take_words("TIMECOL", "=>")
+        source.set("time", self.wrapped(self._column) if self.take_word("DESCRIPTOR") else self._column())
+        names = AMOUNTS[word].split()
+        while self.take(TokenType.COMMA):
+            named = self._next.token_type == TokenType.FARROW
+            name = self.identifier("a name").name.upper() if named else "".join(names[:1])
+            self.take(TokenType.FARROW)
+            if name not in names:
+                self.expected(f"{' and '.join(names) or 'no amount of time more'}, in this order")
+            names.remove(name)
+            window.set({"STEP": "slide", "GAP": "size"}.get(name, name.lower()), self.duration())
+        if set(names) - {"OFFSET"}:
+            self.expected(f", and the {names[0].lower()}")
+        self.need(TokenType.R_PAREN, ")")
+        source.set("window", window)
+        timed = any(token.text.lower() == "window_time" for token in self._tokens)
+        columns = f"*, window_start, window_end{f', {WINDOW_TIME} AS window_time' if timed else ''}"
+        shape = f"SELECT {columns} FROM {SOURCE}"
+        return at(exp.Subquery(this=source, shape=shape, alias=source.this.copy()), token)
 
     def gap_fill(self) -> Node:
         """`GAP_FILL(a [window], ts, step, LOCF(x), INTERPOLATE(y), KEEPNULL(z) PARTITION BY k)`."""

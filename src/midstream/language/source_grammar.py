@@ -6,8 +6,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.language.grammar import NAMES
-from midstream.language.nodes import JoinedSources, Node, at
-from midstream.language.shape_grammar import ShapeGrammar
+from midstream.language.nodes import JoinedSources, Node, at, everything_of
+from midstream.language.shape_grammar import AMOUNTS, ShapeGrammar
 
 _CLAUSES = (
     "SEMI ANTI ASOF FOLLOWED RECENT CHRONICLE WITHIN OFFSET FETCH WINDOW QUALIFY LATERAL PIVOT UNPIVOT MINUS EMIT"
@@ -31,12 +31,13 @@ class SourceGrammar(ShapeGrammar):
         token = self._curr
         if self.peek(TokenType.L_BRACKET):
             self.fail("a window needs a stream before it", hint="write for instance A [RANGE 10]")
-        if self.peek_word("GAP_FILL") and self._next.token_type == TokenType.L_PAREN:
-            made = self.gap_fill()
+        tabled = self.take_words("TABLE", "(") or self.take_words("LATERAL", "TABLE", "(")
+        if tabled or self._begins_rows():
+            made = self._rows_source()
+            if tabled:
+                self.need(TokenType.R_PAREN, ")")
             self._decorate(made)
-            return made
-        if self._begins_rows():
-            return self._rows_source()
+            return at(made, token)
         lateral = self._next.token_type == TokenType.L_PAREN and bool(self.take_word("LATERAL"))
         if self.take(TokenType.L_PAREN):
             if not (self.begins_query() or (self.peek(TokenType.L_PAREN) and self._is_query())):
@@ -75,16 +76,17 @@ class SourceGrammar(ShapeGrammar):
         return self.token_after(ahead) in NAMES and self.token_after(ahead + 1) == TokenType.L_PAREN
 
     def _rows_source(self) -> Node:
-        """`unnest(a) [WITH ORDINALITY] [AS t(x)]`, `generate_series(1, 3)`, `VALUES (1), (2)`."""
+        """`unnest(a) [WITH ORDINALITY]`, `generate_series(1, 3)`, `VALUES (1), (2)`, `TUMBLE(…)`, `GAP_FILL(…)`."""
         self.take_word("LATERAL")
-        token = self._curr
         if self.peek_word("VALUES"):
-            made = self.rows_written()
-        else:
-            made = exp.Unnest(expressions=[self._call(token)])
-            made.set("ordinality", self.take_words("WITH", "ORDINALITY"))
-        self._decorate(made)
-        return at(made, token)
+            return self.rows_written()
+        if self.peek_word("GAP_FILL"):
+            return self.gap_fill()
+        if self.peek_word(*AMOUNTS):
+            return self.windowed()
+        made = exp.Unnest(expressions=[self._call(self._curr)])
+        made.set("ordinality", self.take_words("WITH", "ORDINALITY"))
+        return made
 
     def lateral_view(self, token: Token) -> Node:
         """`LATERAL VIEW [OUTER] explode(a) t AS x, y`."""
@@ -101,8 +103,7 @@ class SourceGrammar(ShapeGrammar):
         self.need(TokenType.R_PAREN, ") or a join")
         if not self.peek(TokenType.ALIAS):
             return at(made, token)
-        joined = exp.Select(expressions=[exp.Star()], from_=exp.From(this=made.this), joins=made.args["joins"])
-        named = at(exp.Subquery(this=at(joined, token)), token)
+        named = at(exp.Subquery(this=at(everything_of(made.this, joins=made.args["joins"]), token)), token)
         self._decorate(named)
         return named
 
@@ -136,11 +137,3 @@ class SourceGrammar(ShapeGrammar):
         """`VALUES (1, 'a'), (2, 'b')`."""
         token = self.need_word("VALUES")
         return at(exp.Values(expressions=self.several(self.row)), token)
-
-    def column_names(self) -> list[exp.Identifier]:
-        """`(a, b)` behind the name of a source."""
-        return self.wrapped(lambda: self.names("a column name")) if self.peek(TokenType.L_PAREN) else []
-
-    def names(self, what: str) -> list[exp.Identifier]:
-        """Names between commas."""
-        return self.several(lambda: self.identifier(what))

@@ -24,6 +24,7 @@ from midstream.algebra.plan import (
     Window,
     gives_at_ends,
     is_raw,
+    is_time,
 )
 from midstream.algebra.types import BOOLEAN, common_type
 from midstream.algebra.windows import NOW, Hop, Rows, SessionGap, Unbounded
@@ -31,13 +32,13 @@ from midstream.language.binding import Beyond, Binding, match_name, nearest
 from midstream.language.constants import beside, is_constant, one_row
 from midstream.language.dependent import Domain, Environment, Queries, rename
 from midstream.language.literals import coerce
-from midstream.language.nodes import FollowedBy, JoinedSources, Node, place
+from midstream.language.nodes import FollowedBy, JoinedSources, Node
 from midstream.language.patterns import bind_match
 from midstream.language.scalars import ScalarBinder, bind_condition
 from midstream.language.scope import BOUNDS, Scope, ScopeSource, shared_names
-from midstream.language.sequences import bind_step
-from midstream.language.temporal import Timed, take_windows
-from midstream.language.text import read
+from midstream.language.sequences import bind_step, nearest_by_value
+from midstream.language.temporal import Timed, take_windows, timed
+from midstream.language.text import shaped
 from midstream.language.unnesting import rows_of_function, rows_of_values
 from midstream.language.windows import bind_window, join_of, require_instants, valid_until
 
@@ -83,12 +84,15 @@ class SourceBinder:
                     node.meta["unique"] = self.binding.alias(self._visible(node), node)
 
     def _timed(self, groups: list[tuple[Node, list[Node]]]) -> Iterator[Timed]:
-        """The streams of FROM, with their time columns."""
+        """The streams of FROM whose rows no join replaces by nulls, with their time columns."""
+        streams = self.binding.catalog.streams
         for first, joins in groups:
-            for node in (first, *(join.this for join in joins)):
-                if isinstance(node, exp.Table) and not match_name(node.this, self.environment.ctes):
-                    for name in match_name(node.this, self.binding.catalog.streams)[:1]:
-                        yield Timed(node, self._visible(node), self.binding.catalog.streams[name].time)
+            sources = [(first, ""), *((join.this, join.args.get("kind")) for join in joins)]
+            for i, (node, kind) in enumerate(sources):
+                padded = kind in ("left", "full") or any(k in ("right", "full") for _, k in sources[i + 1 :])
+                if isinstance(node, exp.Table) and not padded and not match_name(node.this, self.environment.ctes):
+                    for name in match_name(node.this, streams)[:1]:
+                        yield timed(node, self._visible(node), streams[name])
 
     def _visible(self, node: Node) -> str:
         """The name a source has in its SELECT."""
@@ -122,6 +126,8 @@ class SourceBinder:
 
     def _join(self, left: Relation, join: Node, scope: Scope) -> Relation:
         before, count, merged = scope.latest_part(), len(scope.sources), len(scope.merged)
+        if join.args.get("asof") and not is_raw(left):
+            join = nearest_by_value(self.binding, join, self._visible(join.this))
         if isinstance(join, FollowedBy):
             right = self.source(join.this, scope)
             relation = bind_step(self.binding, left, right, join, scope.latest_part(scope))
@@ -194,7 +200,7 @@ class SourceBinder:
         What stands beside the tuples of `left` comes with them.
         """
         if node.args.get("shape") is not None:
-            node = _shaped(node)
+            node = shaped(node)
         if node.args.get("match") is not None:
             return self._matched(node, scope)
         if isinstance(node, exp.Unnest | exp.Values):
@@ -340,9 +346,15 @@ class SourceBinder:
         return given
 
     def _windowed(self, node: Node, relation: Relation, source: ScopeSource) -> Relation:
-        clause = node.args.get("window")
+        clause, time = node.args.get("window"), node.args.get("time")
         if clause is None:
             return relation
+        if time is not None and not is_time(Scope(self.binding, [source]).resolve(time)[1], relation):
+            raise self.binding.error(
+                f"{clause.this} goes by {time.name}, which is not the time of {source.name}",
+                time,
+                hint="windows go by the time column that the stream is declared with",
+            )
         if (until := clause.args.get("until")) is not None:
             end = ScalarBinder(self.binding, Scope(self.binding, [source]), "VALID UNTIL").bind(until)
             return valid_until(self.binding, relation, end, f"{node.meta['unique']}.#until", until)
@@ -371,19 +383,6 @@ def _groups(first: Node, joins: list[Node]) -> list[tuple[Node, list[Node]]]:
         else:
             groups[-1][1].append(join)
     return groups
-
-
-def _shaped(node: Node) -> Node:
-    """A source that is written as another shape of one, as the query that it stands for."""
-    query, source = read(node.args["shape"]), node.this
-    for part in query.walk():
-        part.meta["start"] = place(node)
-    for table in query.find_all(exp.Table):
-        if table.name == "#source":
-            table.replace(source)
-    made = exp.Subquery(this=query, **{key: node.args.get(key) for key in ("alias", "columns", "window")})
-    made.meta.update(node.meta)
-    return made
 
 
 def _holds(relation: Relation, other: Relation) -> bool:

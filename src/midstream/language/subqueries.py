@@ -21,10 +21,10 @@ from midstream.language.binding import Beyond
 from midstream.language.calls import AGGREGATES
 from midstream.language.dependent import Environment, Queries, dependent, require_near
 from midstream.language.items import bind_items
-from midstream.language.nodes import Node, all_of, flatten
+from midstream.language.nodes import Node, all_of
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
-from midstream.language.unnesting import UNNESTING
+from midstream.language.unnesting import gives_rows
 from midstream.language.windows import join_of
 
 
@@ -74,20 +74,16 @@ def move_conditions(select: exp.Select) -> None:
         return
     moved: list[Node] = []
     for join in joins:
-        on = join.args.get("on")
-        if on is None or join.args.get("kind") != "inner" or on.find(exp.Subquery, exp.Exists, exp.In) is None:
-            continue
-        parts = flatten(on, exp.And)
-        there = [part for part in parts if _holds_query(part)]
-        moved += there
-        kept = [part for part in parts if not any(part is other for other in there)]
-        join.set("on", all_of(kept) if kept else exp.Boolean(this=True))
+        if join.args.get("kind") == "inner" and (on := join.args.get("on")) is not None and holds_query(on):
+            moved.append(on)
+            join.set("on", exp.true())
     if moved:
         where = select.args.get("where")
         select.set("where", exp.Where(this=all_of([*([where.this] if where is not None else []), *moved])))
 
 
-def _holds_query(node: Node) -> bool:
+def holds_query(node: Node) -> bool:
+    """Whether a value holds a sub-query."""
     found = node.find_all(exp.Subquery, exp.Exists, exp.In)
     return any(not isinstance(part, exp.In) or part.args.get("query") is not None for part in found)
 
@@ -146,8 +142,9 @@ def is_plain(query: Node, catalog: Catalog, aggregated: bool = False) -> bool:
 
 def has_aggregate(node: Node, catalog: Catalog) -> bool:
     """Whether an aggregate of groups is called in a value."""
-    calls = (call for call in calls_of(node) if call.args.get("over") is None)
-    return any(_is_aggregate(call.name.lower(), catalog) for call in calls)
+    names = [call.name.lower() for call in calls_of(node) if call.args.get("over") is None]
+    own = [name for name in names if isinstance(catalog.functions.get(name), AggregateFunction)]
+    return bool(own) or any(SYNONYMS.get(name, name) in AGGREGATES for name in names)
 
 
 def has_over(node: Node) -> bool:
@@ -157,17 +154,13 @@ def has_over(node: Node) -> bool:
 
 def has_unnest(node: Node) -> bool:
     """Whether a value gives rows."""
-    return any(call.name.lower() in UNNESTING for call in calls_of(node))
+    return any(map(gives_rows, calls_of(node)))
 
 
 def calls_of(node: Node) -> Iterator[exp.Anonymous]:
     """The calls of a value; those of the sub-queries in it are theirs."""
     parts = node.walk(prune=lambda part: isinstance(part, exp.Select | exp.SetOperation))
     return (part for part in parts if isinstance(part, exp.Anonymous))
-
-
-def _is_aggregate(name: str, catalog: Catalog) -> bool:
-    return SYNONYMS.get(name, name) in AGGREGATES or isinstance(catalog.functions.get(name), AggregateFunction)
 
 
 def _equality(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -11,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from midstream.errors import QueryError
 from midstream.language.dialect import CQL
 from midstream.language.grammar import DEEPEST
-from midstream.language.nodes import Node
+from midstream.language.nodes import Node, TypeName, place
 from midstream.language.query_grammar import QueryGrammar
 
 LONGEST = 1_000_000
@@ -39,6 +40,24 @@ def read_value(text: str) -> Node:
     grammar = DIALECT.parser()
     assert isinstance(grammar, QueryGrammar)
     return grammar.only_value(tokens_of(text), text)
+
+
+def type_named(text: str) -> TypeName:
+    """The name of a type such as `DECIMAL(10, 2)`."""
+    return read_value(f"CAST(NULL AS {text})").args["to"]  # type: ignore[no-any-return]
+
+
+def shaped(node: Node) -> Node:
+    """A source that is written as another shape of one, as the query that it stands for."""
+    query, source = read(node.args["shape"]), node.this
+    for part in query.walk():
+        part.meta["start"] = place(node)
+    for table in query.find_all(exp.Table):
+        if table.name == "#source":
+            table.replace(source)
+    made = exp.Subquery(this=query, **{key: node.args.get(key) for key in ("alias", "columns", "window")})
+    made.meta.update(node.meta)
+    return made
 
 
 def _require_unicode(text: str) -> None:

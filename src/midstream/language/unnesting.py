@@ -6,7 +6,7 @@ list is empty by giving it one null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow.types as kind
@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from midstream.algebra.expressions import Column, Expression, Literal, Named, columns_of
 from midstream.algebra.plan import Relation, Unnested
-from midstream.algebra.types import INTEGER, TEXT, has_elements, mixed_type, show_type
+from midstream.algebra.types import INTEGER, TEXT, has_elements, show_type
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
-from midstream.language.nodes import Node
+from midstream.language.nodes import Node, at_same
 from midstream.language.values import ValueBinder
 
 ELEMENTS = frozenset({"unnest", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline"})
@@ -25,7 +25,7 @@ ELEMENTS = frozenset({"unnest", "explode", "explode_outer", "posexplode", "posex
 
 _LISTING = """
     range range, generate_series generate_series, sequence generate_series, generate_subscripts list_places,
-    string_to_table string_split, regexp_split_to_table regexp_split_to_array
+    string_to_table string_split, regexp_split_to_table regexp_split_to_array, regexp_matches regexp_matches_all
 """
 
 _OF_JSON = {
@@ -39,6 +39,14 @@ LISTING = dict(row.split() for row in _LISTING.split(",")) | _OF_JSON
 
 UNNESTING = ELEMENTS | _OF_JSON.keys() - {"json_object_keys"}
 """The functions that give rows in SELECT too; the keys of JSON are a list there, as in Spark."""
+
+
+def gives_rows(node: Node) -> bool:
+    """Whether a call gives rows in SELECT, and is not made to give the list of them."""
+    name, options = node.name.lower(), node.expressions[2:]
+    every = name == "regexp_matches" and any(one.is_string and "g" in one.name for one in options)
+    return (every or name in UNNESTING) and not node.args.get("listed")
+
 
 Lists = list[tuple[str, Expression]]
 """Lists with the names of their elements."""
@@ -66,7 +74,7 @@ def _listed(binder: ValueBinder, call: exp.Anonymous) -> Expression:
     function = LISTING.get(call.name.lower())
     if function is None:
         return binder.call("list_value", [binder.bind(call)], [call], call)
-    return binder.call(function, [binder.bind(a) for a in call.expressions], call.expressions, call)
+    return binder.bind(at_same(exp.Anonymous(this=function, expressions=call.expressions, listed=True), call))
 
 
 def _elements(binder: ValueBinder, call: exp.Anonymous, wanted: int) -> Lists:
@@ -112,20 +120,10 @@ def rows_of_values(binder: ValueBinder, node: exp.Values) -> Lists:
     return [(f"col{i}", _column(binder, [row[i] for row in rows], node)) for i in range(width)]
 
 
-def _column(binder: ValueBinder, nodes: Sequence[Node], node: Node) -> Expression:
-    bound = [binder.bind(one) for one in nodes]
-    shared = bound[0].type
-    for value, written in zip(bound[1:], nodes[1:], strict=True):
-        both = shared if value.type == shared else mixed_type(shared, value.type)
-        if both is None:
-            raise binder.binding.error(
-                f"a column of VALUES cannot hold {show_type(shared)} and {show_type(value.type)}",
-                written,
-                hint="cast one of them with CAST(x AS …)",
-            )
-        shared = both
-    typed = [coerce(value, TEXT if kind.is_null(shared) else shared) for value in bound]
-    return binder.call("list_value", typed, list(nodes), node)
+def _column(binder: ValueBinder, nodes: list[Node], node: Node) -> Expression:
+    bound = binder.alike([binder.bind(one) for one in nodes], nodes)
+    typed = [coerce(value, TEXT) if kind.is_null(value.type) else value for value in bound]
+    return binder.call("list_value", typed, nodes, node)
 
 
 @dataclass
@@ -137,11 +135,14 @@ class Unnests:
 
     def add(self, binder: ValueBinder, node: exp.Anonymous) -> Expression:
         """An element of the list of a call."""
-        if len(node.expressions) != 1 or node.name.lower() in ("posexplode", "posexplode_outer", "inline"):
+        listed = node.name.lower() in LISTING
+        if not listed and (
+            len(node.expressions) != 1 or node.name.lower() in ("posexplode", "posexplode_outer", "inline")
+        ):
             raise self.binding.error(
                 f"{node.name} gives several columns", node, hint=f"write it in FROM: FROM A, {node.name}(…) AS t(a, b)"
             )
-        bound = _listed(binder, node) if node.name.lower() in LISTING else list_of(binder, node.expressions[0])
+        bound = _listed(binder, node) if listed else list_of(binder, node.expressions[0])
         if node.name.lower() == "explode_outer":
             bound = binder.call("list_or_null", [bound], [node], node)
         known = next((one for one in self.lists if one.expression == bound), None)

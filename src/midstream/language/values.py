@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from midstream.algebra.expressions import Call, Case, Expression
+from midstream.algebra.expressions import Call, Expression
 from midstream.language.binding import Binding
 from midstream.language.nodes import Node
 from midstream.language.scope import Scope
@@ -34,5 +34,5 @@ class ValueBinder(Protocol):
     def coming(self) -> list[Expression]:
         """What tells in which order the rows came, if they are those of one stream."""
 
-    def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
-        """A choice between values, in their common type."""
+    def alike(self, values: list[Expression], nodes: list[Node]) -> list[Expression]:
+        """Values in their common type."""

@@ -22,7 +22,7 @@ from midstream.algebra.plan import (
     instants,
     walk_plan,
 )
-from midstream.algebra.time import LONGEST, TimeDomain, show_ticks, ticks
+from midstream.algebra.time import LONGEST, TimeDomain, ticks
 from midstream.algebra.types import is_instant, show_type
 from midstream.algebra.windows import NOW, ColumnOrder, Hop, Range, Rows, SessionGap, Unbounded, Until, WindowSpec
 from midstream.errors import QueryError
@@ -87,35 +87,23 @@ def _rows(text: str) -> int:
 def _hop(binding: Binding, clause: WindowClause, domain: TimeDomain) -> Hop:
     amounts = {part: clause.args[part] for part in ("size", "slide", "offset") if clause.args.get(part) is not None}
     by_month = {part: months(exp.Interval(this=node)) for part, node in amounts.items()}
-    zone, cumulative = _zone(binding, clause.args.get("zone"), domain), clause.this == "CUMULATE"
-    if any(by_month.values()):
-        if domain.is_integer or None in by_month.values():
-            hint = (
-                "count integer time in ticks" if domain.is_integer else "give size, slide and offset in months or years"
-            )
-            raise binding.error("months do not go with other units", clause, hint=hint)
-        counted = {part: amount or 0 for part, amount in by_month.items()}
-        size, slide = counted["size"], counted.get("slide", counted["size"])
-        if slide > size:
-            raise binding.error("a hop cannot slide further than its size", amounts["slide"])
-        return Hop(size, slide, counted.get("offset", 0), zone, cumulative, months=True)
-    size, offset = bind_duration(binding, amounts["size"], domain), amounts.get("offset")
-    slide = _slide(binding, amounts.get("slide"), size, domain)
-    return Hop(size, slide, 0 if offset is None else bind_duration(binding, offset, domain), zone, cumulative)
-
-
-def _slide(binding: Binding, node: Duration | None, size: int, domain: TimeDomain) -> int:
-    if node is None:
-        return size
-    slide = bind_duration(binding, node, domain)
+    zone, calendar = _zone(binding, clause.args.get("zone"), domain), any(by_month.values())
+    if calendar and (domain.is_integer or None in by_month.values()):
+        hint = "count integer time in ticks" if domain.is_integer else "give size, slide and offset in months or years"
+        raise binding.error("months do not go with other units", clause, hint=hint)
+    counted = by_month if calendar else {p: bind_duration(binding, node, domain) for p, node in amounts.items()}
+    size, offset = counted["size"] or 0, counted.get("offset") or 0
+    slide = counted.get("slide", size) or 0
     if slide > size > 0:
         raise binding.error(
-            f"a hop cannot slide further than its size, {show_ticks(size, domain)}",
-            node,
+            f"a hop cannot slide further than its size, {duration_text(amounts['size'])}",
+            amounts["slide"],
             detail="the tuples between two windows would count in none of them",
-            hint=f"write [TUMBLE {show_ticks(slide, domain)}], or a slide of at most {show_ticks(size, domain)}",
+            hint=f"write [TUMBLE {duration_text(amounts['slide'])}], or a shorter slide",
         )
-    return slide
+    if clause.args.get("begins") and slide > 0:  # at multiples of the slide, where others end
+        offset += size % slide
+    return Hop(size, slide, offset, zone, clause.this == "CUMULATE", months=calendar)
 
 
 def _zone(binding: Binding, node: exp.Literal | None, domain: TimeDomain) -> str | None:
@@ -175,7 +163,7 @@ def require_window(binding: Binding, purpose: str, *plans: Relation) -> None:
             what = "sequence"
             hint = "make it a sub-query with a window: (SELECT … FROM a FOLLOWED BY b …) [RANGE 100] AS s"
         error = QueryError(f"{purpose} needs a window over the {what}", hint=hint)
-        raise error.at(binding.text, binding.places.get(_last_alias(raw)))
+        raise error.at(binding.text, binding.places.get([n.alias for n in walk_plan(raw) if isinstance(n, Stream)][-1]))
     example = "RANGE 100" if raw.domain.is_integer else "RANGE 10 SECONDS"
     error = QueryError(
         f"{purpose} needs a window on stream {raw.name}",
@@ -187,10 +175,6 @@ def require_window(binding: Binding, purpose: str, *plans: Relation) -> None:
 
 def _below_window(plan: Relation, node: Relation) -> bool:
     return any(isinstance(w, Window) and any(n is node for n in walk_plan(w)) for w in walk_plan(plan))
-
-
-def _last_alias(plan: Relation) -> str:
-    return [n.alias for n in walk_plan(plan) if isinstance(n, Stream)][-1]
 
 
 def require_instants(binding: Binding, plan: Relation, what: str, node: Node) -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from midstream.algebra.declarations import AggregateFunction, ScalarFunction, SqlFunction, UserFunction
 from midstream.connectors.function import imported
 from midstream.errors import JobError
-from midstream.language.literals import type_named
+from midstream.language.literals import arrow_type
+from midstream.language.text import type_named
 
 
 def function_of(name: str, entry: Mapping[str, Any], folder: Path) -> UserFunction:
@@ -36,7 +37,7 @@ def function_of(name: str, entry: Mapping[str, Any], folder: Path) -> UserFuncti
     if returns is None:
         raise JobError(f"functions.{name}.returns is missing", hint='name the type of its values: returns = "DOUBLE"')
     kind = AggregateFunction if entry.get("aggregate") else ScalarFunction
-    return kind(name, found, type_named(returns), version)
+    return kind(name, found, arrow_type(type_named(returns)), version)
 
 
 def vars_of(function: ScalarFunction | AggregateFunction) -> tuple[Any, pa.DataType]:

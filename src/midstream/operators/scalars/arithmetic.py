@@ -146,22 +146,23 @@ def _whole(name: str) -> Maker:
 def _rounding(call: Call, digits: int = 0) -> OnColumn:
     if pa.types.is_floating(call.type):
         return lambda values: _rounded(values, digits)
-    kind, decimal = call.type, pa.types.is_decimal(call.type)
-    if digits >= (kind.scale if decimal else 0):
+    precision, scale = _digits(call.type)
+    if digits >= scale:
         return lambda values: values
-    if decimal:
-        # Further to the left there are no digits, and all is rounded to zero.
-        least = pc.RoundOptions(max(digits, kind.scale - kind.precision - 1), "half_towards_infinity")
-        return _in_more_digits(lambda values: pc.round(values, options=least), kind)
-    if digits < -18:
-        return lambda values: _rounded_away(values, digits)
-    options = pc.RoundOptions(ndigits=digits, round_mode="half_towards_infinity")
-    return lambda values: pc.round(values, options=options)
+    # Further to the left there are no digits, and all is rounded to zero.
+    least = pc.RoundOptions(max(digits, scale - precision - 1), "half_towards_infinity")
+    return _in_more_digits(lambda values: pc.round(values, options=least), call.type)
+
+
+def _digits(kind: pa.DataType) -> tuple[int, int]:
+    """How many digits numbers of a type have, and how many of them stand behind the point."""
+    return (kind.precision, kind.scale) if pa.types.is_decimal(kind) else (20, 0)
 
 
 def _in_more_digits(function: Kernel, kind: pa.DataType) -> Kernel:
-    """A function of decimals whose results are checked: Arrow's own give zero for one that needs a digit too many."""
-    wide = pa.decimal256(kind.precision + 3, kind.scale)
+    """A function of exact numbers, checked: Arrow's own give zero for a result that needs a digit too many."""
+    precision, scale = _digits(kind)
+    wide = pa.decimal256(precision + 3, scale)
     return lambda values: function(values.cast(wide)).cast(kind)
 
 
@@ -178,13 +179,6 @@ def _rounded(values: pa.Array, digits: int) -> pa.Array:
         result = whole / scale if digits >= 0 else whole * scale
         unchanged = ~np.isfinite(scaled) | (scaled == np.floor(scaled))
     return column_of(np.where(unchanged, numbers, result), pa.float64(), validity_of(values))
-
-
-def _rounded_away(values: pa.Array, digits: int) -> pa.Array:
-    """Integers rounded to tens of which not one fits: zero, or too large."""
-    if digits == -19 and pc.any(pc.greater_equal(pc.abs_checked(values), 5 * 10**18)).as_py():
-        raise pa.ArrowInvalid("overflow")
-    return pc.multiply(values, 0)
 
 
 ARITHMETIC: dict[str, Maker] = {
