@@ -15,7 +15,7 @@ from midstream.checkpoint.collect import garbage
 from midstream.checkpoint.lease import seen
 from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.checkpoint.stops import no_batch, standing
+from midstream.checkpoint.stops import newest_manifest
 from midstream.checkpoint.store import CheckpointStore
 
 
@@ -71,9 +71,7 @@ def tick(ticks: int | None) -> int | None:
 def describe(checkpoint_uri: str) -> dict[str, Any]:
     """The newest batch of a checkpoint: progress, queries, states, files; plain values only."""
     store = CheckpointStore(checkpoint_uri)
-    manifest = store.latest()
-    if manifest is None:
-        raise no_batch(store.uri, standing(store.files, None))
+    manifest = newest_manifest(store)
     present, streams, outputs = seen(store.files), manifest.streams, manifest.outputs
     return {
         "checkpoint": store.uri,

@@ -25,6 +25,11 @@ from midstream.operators.vectors import Numbers, numbers_of
 
 Output = ResultFile | DeadLetterFile
 
+DEAD_LETTER_COLUMNS = pa.schema(
+    [("batch_id", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
+)
+"""The columns of the dead-letter table; `row` is the row as JSON, whatever its values are."""
+
 _RESTORE = "restore it from a copy of the checkpoint, or give it up: midstream repair CHECKPOINT --give-up"
 
 

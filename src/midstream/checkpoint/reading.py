@@ -26,12 +26,12 @@ from midstream.checkpoint.looked_up import looked_up
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import Rates, latencies, metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
-from midstream.checkpoint.outputs import open_output
+from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS, open_output
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.request_log import waiting_requests
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
-from midstream.checkpoint.stops import JobPhase, JobStanding, RunStop, no_batch, standing, stop_lines
+from midstream.checkpoint.stops import JobPhase, JobStanding, RunStop, newest_manifest, standing, stop_lines
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.checkpoint.stored import (
     StoredDecision,
@@ -80,10 +80,7 @@ class StoredJob:
     def open(checkpoint: str) -> StoredJob:
         """The job at a checkpoint's path or address, as of its newest batch."""
         store = CheckpointStore(checkpoint)
-        manifest = store.latest()
-        if manifest is None:
-            raise no_batch(store.uri, standing(store.files, None))
-        return StoredJob(store, manifest)
+        return StoredJob(store, newest_manifest(store))
 
     def __repr__(self) -> str:
         return f"StoredJob({self.checkpoint!r}, batch={self.batch})"
@@ -335,18 +332,13 @@ def job_html(job: StoredJob) -> str:
     )
 
 
-_NO_DEAD_LETTERS = pa.schema(
-    [("batch_id", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
-)
-
-
 def _dead_letters(files: Files, manifest: Manifest, limit: int | None) -> Iterator[pa.Table]:
     """Dead letters, newest batch first, until there are `limit`."""
-    yield _NO_DEAD_LETTERS.empty_table()
+    yield DEAD_LETTER_COLUMNS.empty_table()
     rows = 0
     for file in reversed(list(dead_letters_of(files, manifest))):
         if limit is not None and rows >= limit:
             return
         content = pa.BufferReader(open_output(files, file))
-        yield pq.read_table(content, partitioning=None).cast(_NO_DEAD_LETTERS)
+        yield pq.read_table(content, partitioning=None).cast(DEAD_LETTER_COLUMNS)
         rows += file.rows

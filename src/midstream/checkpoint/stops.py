@@ -18,6 +18,7 @@ from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lease import Seen, is_held, seen
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError
 
 LAST_ERROR = "last_error.json"
@@ -122,8 +123,15 @@ def standing(files: Files, manifest: Manifest | None) -> JobStanding:
     return JobStanding(JobPhase.FAILED if stop is not None and stop.reason is Reason.KILLED else JobPhase.STOPPED, stop)
 
 
-def no_batch(uri: str, now: JobStanding) -> JobError:
-    """Says that there is nothing to tell of a job yet, and why."""
+def newest_manifest(store: CheckpointStore) -> Manifest:
+    """The newest manifest of a checkpoint; refuses one that has none, and says why."""
+    manifest = store.latest()
+    if manifest is None:
+        raise _no_batch(store.uri, standing(store.files, None))
+    return manifest
+
+
+def _no_batch(uri: str, now: JobStanding) -> JobError:
     if now.phase is JobPhase.STARTING:
         return JobError(f"the job on {uri} is starting, and no batch is done yet", hint="ask again in a moment")
     if now.phase is JobPhase.RUNNING:

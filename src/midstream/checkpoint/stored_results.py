@@ -19,8 +19,9 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import read_results
 from midstream.checkpoint.plan_graphs import schema_of_record
 from midstream.checkpoint.retention import kept_from, warn_of_removed
+from midstream.checkpoint.stops import newest_manifest
 from midstream.checkpoint.store import CheckpointStore
-from midstream.errors import JobError, QueryError
+from midstream.errors import QueryError
 from midstream.language.result_order import result_order
 from midstream.operators.ordering import total_order
 from midstream.operators.result_order import sorted_by
@@ -158,16 +159,6 @@ def require_query(manifest: Manifest, query: str) -> None:
         gone = "@" in query and "replaced" in manifest.settings.retention
         hint = "retention removes the results of replaced queries" if gone else None
         raise QueryError(f"the job has no query {query}", detail=f"its queries are {known}", hint=hint)
-
-
-def newest_manifest(store: CheckpointStore) -> Manifest:
-    """The newest manifest of a checkpoint; refuses one that has none."""
-    manifest = store.latest()
-    if manifest is None:
-        raise JobError(
-            f"there is no finished batch at {store.uri}", hint="is this the checkpoint that the job was started with?"
-        )
-    return manifest
 
 
 def _schema(manifest: Manifest, query: str, tables: list[pa.Table]) -> pa.Schema | None:

@@ -14,8 +14,9 @@ from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.lease import is_running
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.retention import kept_from, removed_text
+from midstream.checkpoint.stops import newest_manifest
 from midstream.checkpoint.store import CheckpointStore
-from midstream.checkpoint.stored_results import is_superseded, newest_manifest, stored_results
+from midstream.checkpoint.stored_results import is_superseded, stored_results
 
 PAUSE = 0.01
 """Seconds between two looks at the checkpoint: what a batch has released is seen that much later."""

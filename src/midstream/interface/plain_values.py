@@ -8,7 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from midstream.inputs.json_values import json_value
+from midstream.inputs.json_values import json_row, json_value
+
+
+def table_as_json(table: pa.Table, limit: int = 0) -> dict[str, Any]:
+    """A table's columns and rows as JSON has them; all rows if the limit is 0."""
+    shown = table if limit == 0 else table.slice(0, limit)
+    return {"columns": columns_as_json(table.schema), "rows": [json_row(row) for row in shown.to_pylist()]}
+
+
+def columns_as_json(schema: pa.Schema) -> list[dict[str, str]]:
+    """The names and types of columns."""
+    return [{"name": field.name, "type": str(field.type)} for field in schema]
 
 
 def is_number(kind: pa.DataType) -> bool:

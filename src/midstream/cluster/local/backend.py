@@ -24,7 +24,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.files import Files, begin
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest, source_batch
-from midstream.checkpoint.outputs import open_output
+from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS, open_output
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
@@ -43,7 +43,6 @@ from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
 from midstream.job.task.exchange import Layout
 from midstream.job.task.ingest import checked, warn_of
-from midstream.job.task.intake import DEAD_LETTERS
 from midstream.job.task.results import result_table
 from midstream.optimizer.plans import Plan
 
@@ -223,7 +222,7 @@ class LocalBackend:
         if manifest is not None:
             warn_of_removed_dead_letters(manifest)
         tables = [pa.parquet.read_table(pa.BufferReader(open_output(self.files, file))) for file in named]
-        return pa.concat_tables(tables).cast(DEAD_LETTERS) if tables else DEAD_LETTERS.empty_table()
+        return pa.concat_tables(tables).cast(DEAD_LETTER_COLUMNS) if tables else DEAD_LETTER_COLUMNS.empty_table()
 
     def explanation(self, job: Job, streams: Sequence[StreamDeclaration]) -> list[str]:
         """Nothing is selected before rows reach the plan."""

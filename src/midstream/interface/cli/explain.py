@@ -13,7 +13,8 @@ from midstream.cluster.local.observing import observe
 from midstream.interface.cli import options
 from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.cli.endings import ends_clearly
-from midstream.interface.cli.output import columns_as_json, show_json, show_text
+from midstream.interface.cli.output import show_json, show_text
+from midstream.interface.plain_values import columns_as_json
 from midstream.interface.stream_files import stream_tables
 from midstream.language.foreign import to_cql
 from midstream.optimizer.explanation import Explanation, explain_plan

@@ -14,7 +14,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.text import Text
 
 from midstream.algebra.time import amount
-from midstream.inputs.json_values import json_row
 from midstream.interface.plain_values import is_number
 from midstream.interface.tables import plain_table
 from midstream.terminal import visible, visible_json, visible_lines
@@ -63,17 +62,6 @@ def show_value(value: Any, column: str = "") -> Text:
 def show_json(value: dict[str, Any]) -> None:
     """One JSON object on standard output."""
     sys.stdout.write(visible_json(value, allow_nan=False) + "\n")
-
-
-def table_as_json(table: pa.Table, limit: int) -> dict[str, Any]:
-    """A table's columns and rows as JSON has them."""
-    shown = table if limit == 0 else table.slice(0, limit)
-    return {"columns": columns_as_json(table.schema), "rows": [json_row(row) for row in shown.to_pylist()]}
-
-
-def columns_as_json(schema: pa.Schema) -> list[dict[str, str]]:
-    """The names and types of columns."""
-    return [{"name": field.name, "type": str(field.type)} for field in schema]
 
 
 def show_text(text: str) -> None:

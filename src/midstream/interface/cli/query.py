@@ -15,7 +15,8 @@ from midstream.inputs import write_table
 from midstream.inputs.files import format_of
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
-from midstream.interface.cli.output import columns_as_json, note, progress_bar, show_json, show_table, table_as_json
+from midstream.interface.cli.output import note, progress_bar, show_json, show_table
+from midstream.interface.plain_values import columns_as_json, table_as_json
 from midstream.interface.stream_files import stream_tables
 from midstream.language.foreign import to_cql
 

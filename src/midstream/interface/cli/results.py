@@ -18,7 +18,8 @@ from midstream.errors import JobError
 from midstream.inputs import write_table
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
-from midstream.interface.cli.output import note, show_json, show_table, table_as_json
+from midstream.interface.cli.output import note, show_json, show_table
+from midstream.interface.plain_values import table_as_json
 
 
 @ends_clearly
@@ -50,7 +51,7 @@ def results(
     if follow:
         with suppress(KeyboardInterrupt):
             for table in Subscription(checkpoint, query):
-                show_json(table_as_json(table, 0)) if json else show_table(table, 0)
+                show_json(table_as_json(table)) if json else show_table(table, 0)
                 sys.stdout.flush()  # whoever reads a pipe sees results when they come
         return
     table = read_query_results(checkpoint, query, current=current)
@@ -58,6 +59,6 @@ def results(
         write_table(table, out)
         note(f"{table.num_rows:,} rows in {out}")
     if json:
-        show_json(table_as_json(table, 0))
+        show_json(table_as_json(table))
     elif out is None:
         show_table(table, limit)

@@ -25,6 +25,10 @@ from midstream.interface.jobs.tracing import batch_tracer
 if TYPE_CHECKING:
     from midstream.interface.jobs.job_file import JobFile
 
+STREAM_OPTIONS = ("path", "options", "columns", "time", "lateness", "timestamps", "skew", "max_ahead", "site")
+QUERY_OPTIONS = ("plan", "emit_every", "adaptive", "on_error", "incomplete", "since", "backfill_rate")
+"""What sections of a job file say as a session takes it."""
+
 Tell = Callable[[Mapping[str, Any]], None]
 """What is told of each batch."""
 
@@ -234,16 +238,8 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
         session.open_stream(
             stream.name,
             stream.format if stream.source is None else stream.source.made(),
-            path=stream.path,
             schema=stream.schema if stream.source is None else None,
-            options=stream.options,
-            columns=stream.columns,
-            time=stream.time,
-            lateness=stream.lateness,
-            timestamps=stream.timestamps,
-            skew=stream.skew,
-            max_ahead=stream.max_ahead,
-            site=stream.site,
+            **{name: getattr(stream, name) for name in STREAM_OPTIONS},
         )
     if job.ticks:
         session.ticks()
@@ -251,18 +247,8 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
         if session.was_dropped(query.name, query.cql):
             note(f"query {query.name} was dropped from the job and stays so; midstream add brings it back")
             continue
-        session.query(
-            query.name,
-            query.cql,
-            plan=query.plan,
-            emit_every=query.emit_every,
-            adaptive=query.adaptive,
-            on_error=query.on_error,
-            replace=replace,
-            incomplete=query.incomplete,
-            since=query.since,
-            backfill_rate=query.backfill_rate,
-        )
+        said = {name: getattr(query, name) for name in QUERY_OPTIONS}
+        session.query(query.name, query.cql, replace=replace, **said)
         if query.sink is not None:
             session.sink(query.name, query.sink.made(query.name))
     for name in session.restore_added():

@@ -22,6 +22,7 @@ from midstream.checkpoint.subscriptions import Released, Subscription, require_k
 from midstream.connectors.forms import in_form
 from midstream.errors import InputError, MidstreamError, QueryError
 from midstream.inputs.json_values import json_row
+from midstream.interface.plain_values import columns_as_json, table_as_json
 
 ARROW = "application/vnd.apache.arrow.stream"
 CURRENT = "_current"
@@ -41,7 +42,7 @@ class Relations:
     def _queries(self) -> list[dict[str, object]]:
         job = StoredJob.open(self.checkpoint)
         return [
-            {"name": name, "cql": entry.cql, "columns": _columns(job.results(name).schema)}
+            {"name": name, "cql": entry.cql, "columns": columns_as_json(job.results(name).schema)}
             for name, entry in job.manifest.queries.items()
         ]
 
@@ -136,8 +137,4 @@ def answered(request: Request, table: pa.Table) -> Response:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
-    return JSONResponse({"columns": _columns(table.schema), "rows": [json_row(row) for row in table.to_pylist()]})
-
-
-def _columns(schema: pa.Schema) -> list[dict[str, str]]:
-    return [{"name": field.name, "type": str(field.type)} for field in schema]
+    return JSONResponse(table_as_json(table))

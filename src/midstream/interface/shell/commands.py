@@ -16,7 +16,7 @@ from midstream.cluster.local.observing import observe
 from midstream.errors import InputError, QueryError
 from midstream.inputs import Duration
 from midstream.interface.cli.explain import explained
-from midstream.interface.cli.output import columns_as_json, table_as_json
+from midstream.interface.plain_values import columns_as_json, table_as_json
 from midstream.interface.shell.answers import ShellAnswer, Write
 from midstream.interface.shell.statements import Statement, statements
 from midstream.interface.shell.streams import FileStream, FileStreams, arguments_of, declaration_of

@@ -16,6 +16,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import ARRIVAL, StreamDeclaration
 from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS
 from midstream.checkpoint.process import this_process
 from midstream.connectors.files.bad_rows import BAD, BadRow, readable
 from midstream.inputs.json_values import json_texts
@@ -29,11 +30,6 @@ from midstream.operators.elements import Elements, Mask, Ticks, rows_without_col
 from midstream.operators.ordering import total_order
 from midstream.operators.stateless import windowed
 from midstream.operators.vectors import column_of, gather_rows
-
-DEAD_LETTERS = pa.schema(
-    [("batch_id", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
-)
-"""The columns of the dead-letter table; `row` is the row as JSON, whatever its values are."""
 
 BURIED_AT_ONCE = 1_000
 """How many rows become texts at a time."""
@@ -170,7 +166,7 @@ class Intake:
             return
         batches, streams = pa.array([self.batch_id] * len(texts), pa.int64()), pa.array([stream] * len(texts))
         letters = [batches, streams, pa.array(reasons, pa.string()), pa.array(texts, pa.string())]
-        self.dead.add(pa.Table.from_arrays(letters, schema=DEAD_LETTERS))
+        self.dead.add(pa.Table.from_arrays(letters, schema=DEAD_LETTER_COLUMNS))
 
 
 def restamped(

@@ -16,11 +16,10 @@ from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.outputs import QUERY, require_present
+from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS, QUERY, require_present
 from midstream.checkpoint.retention import kept_from, warn_of_removed, warn_of_removed_dead_letters
 from midstream.checkpoint.stored_results import released_files
 from midstream.job.outputs.results import start_column
-from midstream.job.task.intake import DEAD_LETTERS
 from midstream.job.task.results import result_table
 from midstream.optimizer.plans import Plan
 
@@ -44,7 +43,7 @@ def results_frame(spark: SparkSession, files: Files, manifest: Manifest | None, 
 def dead_letters_frame(spark: SparkSession, files: Files, manifest: Manifest | None) -> DataFrame:
     """All rows that could not be used, with the reasons."""
     named = [] if manifest is None else list(dead_letters_of(files, manifest))
-    schema = from_arrow_schema(DEAD_LETTERS)
+    schema = from_arrow_schema(DEAD_LETTER_COLUMNS)
     if manifest is not None:
         warn_of_removed_dead_letters(manifest)
     if not named:
