@@ -199,8 +199,8 @@ def test_entries_survive_as_text(files):
     entries = (*entries, entries[0].part(7, 2**63))
     for some in (entries, ()):
         writer = Writer()
-        columns = json.loads(json.dumps(writer.columns(some)))
-        assert EntryReader(json.loads(json.dumps(writer.texts()))).entries(columns) == some
+        written = json.loads(writer.once(some).text)
+        assert EntryReader(json.loads(json.dumps(writer.texts()))).once(written) == some
 
 
 @pytest.mark.parametrize("place", [0.0, 0.1, 0.5, 0.9, 0.999])

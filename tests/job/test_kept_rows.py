@@ -17,7 +17,7 @@ from midstream.checkpoint.check import check
 from midstream.checkpoint.packs import ClosedSegment, open_in, open_segment, write_pack
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.operators.elements import Elements
-from midstream.operators.state.segment import Segment, make_segment, numbering
+from midstream.operators.state.segment import Segment, numbered_segment, numbering
 from midstream.operators.state.sorted_state import RestingState
 
 KEPT = "SELECT KEEP * FROM {} [RANGE 45]"
@@ -76,6 +76,8 @@ COLUMNS = {
     "unsigned": pa.array(np.arange(300, dtype=np.uint64) + np.uint64(2**64 - 300)),
     "narrow already": pa.array(np.arange(300) % 50, pa.int8()),
     "with nulls": pa.array([None, *range(299)]),
+    "the time": pa.array(np.arange(10, 310)),
+    "the time again": pa.array(np.arange(10, 310), pa.timestamp("us")),
     "doubles": pa.array(np.arange(300) / 7),
     "texts": pa.array([f"text {i}" for i in range(300)]),
     "times": pa.array(np.arange(300) * 1_000_000, pa.timestamp("us", "Europe/Berlin")),
@@ -88,7 +90,7 @@ COLUMNS = {
 def numbered(columns: dict[str, pa.Array], lengths: int | np.ndarray = 45, since: int = 10) -> Segment:
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     ticks = np.arange(since, since + 300)
-    return make_segment(Elements(batch, ticks, ticks + lengths), numbering(300), 1, 3)
+    return numbered_segment(Elements(batch, ticks, ticks + lengths), 1, 3)
 
 
 @pytest.mark.parametrize("name", [*COLUMNS, ""])
@@ -109,13 +111,20 @@ def test_rows_of_one_number_and_one_time_take_no_room(tmp_path):
     files = files_at(str(tmp_path))
     ticks = np.full(300, 5)
     batch = pa.RecordBatch.from_arrays([COLUMNS["one number"]], names=["k"])
-    (entry,) = write_pack(
-        files, "state/x", {("s", ()): [make_segment(Elements(batch, ticks, ticks + 1), numbering(300), 1, 3)]}
-    )
+    (entry,) = write_pack(files, "state/x", {("s", ()): [numbered_segment(Elements(batch, ticks, ticks + 1), 1, 3)]})
     read = open_segment(files, entry)
     assert (
         entry.length < 2_000 and read.elements.columns.equals(batch) and np.array_equal(read.elements.valid_from, ticks)
     )
+
+
+def test_a_column_that_repeats_the_time_takes_no_room(tmp_path):
+    files = files_at(str(tmp_path))
+    sizes = [
+        write_pack(files, f"state/{name}", {("s", ()): [numbered({name: COLUMNS[name]})]})[0].length
+        for name in ("one number", "the time", "the time again", "small ones")
+    ]
+    assert max(sizes[:3]) - min(sizes[:3]) < 100 < 300 <= sizes[3] - sizes[0]
 
 
 def test_kept_rows_take_few_bytes_and_are_opened_only_when_somebody_looks(tmp_path):

@@ -1,4 +1,4 @@
-"""What manifests are written as: an envelope around JSON, records that say only what differs, entries by column.
+"""What manifests are written as: an envelope around JSON, records that say only what differs, entries as rows.
 
 The first line carries the kind, the format, the length and a checksum of all of it: a torn or changed file is known
 before anything in it is believed, and the format before anything in it is understood.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, astuple, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from numbers import Integral, Real
 from operator import attrgetter
@@ -27,7 +27,7 @@ from midstream.checkpoint.file_entries import (
     SourceFile,
     Superseded,
 )
-from midstream.checkpoint.packs import HashRange, SegmentEntry, StateKey
+from midstream.checkpoint.packs import NUMBERS, HashRange, SegmentEntry, StateKey
 from midstream.checkpoint.records import (
     Asked,
     DoubledMove,
@@ -240,12 +240,6 @@ def _read(place: tuple[type, str], value: Any) -> Any:
     return tuple(entry(*row) for row in value)
 
 
-_TEXTS = ("state", "key", "file")
-_NUMBERS = tuple(f.name for f in fields(SegmentEntry) if f.name not in (*_TEXTS, "hashes"))
-_numbers = attrgetter(*_NUMBERS)
-_make: Callable[..., SegmentEntry] = SegmentEntry
-
-
 class Writer:
     """Turns entries into numbers and remembers the texts they speak of."""
 
@@ -255,26 +249,24 @@ class Writer:
         self._lists: dict[tuple[SegmentEntry, ...], int] = {}
         self._seen: dict[int, tuple[Sequence[SegmentEntry], int]] = {}
 
-    def once(self, entries: Sequence[SegmentEntry]) -> dict[str, Any]:
-        """Entries as columns, or the number of the list of equal entries that has been written before."""
+    def once(self, entries: Sequence[SegmentEntry]) -> Ready:
+        """Entries as rows, or the number of the list of equal entries that has been written before."""
         if id(entries) in self._seen:  # queries that share their state have the very same list
-            return {"same": self._seen[id(entries)][1]}
+            return Ready(str(self._seen[id(entries)][1]))
         whole = tuple(entries)
         known = whole in self._lists
         number = self._lists.setdefault(whole, len(self._lists))
         self._seen[id(entries)] = (entries, number)
-        return {"same": number} if known else self.columns(whole)
+        return Ready(str(number)) if known else self.rows(whole)
 
-    def columns(self, entries: Sequence[SegmentEntry]) -> dict[str, Any]:
-        """Entries as columns of numbers; parts of segments stand apart, by position."""
+    def rows(self, entries: Sequence[SegmentEntry]) -> Ready:
+        """Entries as rows of numbers; those of parts of segments are longer."""
         states, files = self._states, self._files
-        columns: dict[str, Any] = {
-            "state": [states.setdefault((e.state, e.key), len(states)) for e in entries],
-            "file": [files.setdefault(e.file, len(files)) for e in entries],
-        }
-        columns.update(zip(_NUMBERS, map(list, zip(*map(_numbers, entries), strict=True)), strict=False))
-        parts = [[i, *astuple(e.hashes)] for i, e in enumerate(entries) if e.hashes is not None]
-        return {**columns, "parts": parts} if parts else columns
+        rows = (
+            f"[{states.setdefault((e.state, e.key), len(states))},{files.setdefault(e.file, len(files))},{e.text}]"
+            for e in entries
+        )
+        return Ready(f"[{','.join(rows)}]")
 
     def texts(self) -> dict[str, Any]:
         """The texts, by number."""
@@ -282,29 +274,25 @@ class Writer:
 
 
 class EntryReader:
-    """Turns columns of numbers back into entries."""
+    """Turns rows of numbers back into entries."""
 
     def __init__(self, texts: dict[str, Any]) -> None:
         self._states = [(state, tuple(key)) for state, key in texts["states"]]
         self._files = texts["files"]
         self._lists: list[tuple[SegmentEntry, ...]] = []
 
-    def once(self, columns: dict[str, Any]) -> tuple[SegmentEntry, ...]:
+    def once(self, found: int | list[list[int]]) -> tuple[SegmentEntry, ...]:
         """The entries that were written once; lists must be read in the order in which they were written."""
-        if "same" in columns:
-            return self._lists[int(columns["same"])]
-        self._lists.append(self.entries(columns))
+        if isinstance(found, int):
+            return self._lists[found]
+        self._lists.append(tuple(map(self._entry, found)))
         return self._lists[-1]
 
-    def entries(self, columns: dict[str, Any]) -> tuple[SegmentEntry, ...]:
-        """The entries that were written."""
-        if not columns["state"]:
-            return ()
-        parts = {i: HashRange(*part) for i, *part in columns.get("parts", ())}
-        states, files = self._states, self._files
-        rows = zip(columns["state"], columns["file"], *(columns[name] for name in _NUMBERS), strict=True)
-        if not parts:
-            return tuple(_make(*states[state], files[file], *numbers) for state, file, *numbers in rows)
-        return tuple(
-            _make(*states[state], files[file], *numbers, parts.get(i)) for i, (state, file, *numbers) in enumerate(rows)
-        )
+    def _entry(self, row: list[int]) -> SegmentEntry:
+        state, file, *numbers = row
+        part = HashRange(*numbers[_NUMBERS:]) if len(numbers) > _NUMBERS else None
+        return _make(*self._states[state], self._files[file], *numbers[:_NUMBERS], part)
+
+
+_NUMBERS = len(NUMBERS)
+_make: Callable[..., SegmentEntry] = SegmentEntry

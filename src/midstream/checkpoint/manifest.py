@@ -157,10 +157,12 @@ def _content(manifest: Manifest) -> dict[str, Any]:
         "outputs": _outputs(manifest.outputs),
         "queries": {name: asdict(entry) for name, entry in manifest.queries.items()},
         "accounts": {name: written(account) for name, account in manifest.accounts.items()},
-        "segments": {
-            query: {stage: _slots(slots, writer) for stage, slots in sorted(stages.items())}
-            for query, stages in sorted(manifest.segments.items())
-        },
+        "segments": _object(
+            {
+                query: _object({stage: _slots(slots, writer) for stage, slots in sorted(stages.items())})
+                for query, stages in sorted(manifest.segments.items())
+            }
+        ),
         **writer.texts(),
     }
 
@@ -172,9 +174,13 @@ def _outputs(outputs: Outputs) -> Ready:
     return Ready(object_text(found))
 
 
-def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> dict[int, Any]:
+def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> Ready:
     # In order, because texts are numbered as they come and equal manifests are to be equal bytes.
-    return {slot: writer.once(entries) for slot, entries in sorted(slots.items())}
+    return _object({slot: writer.once(entries) for slot, entries in sorted(slots.items())})
+
+
+def _object(content: Mapping[Any, Ready]) -> Ready:
+    return Ready(object_text({str(name): value for name, value in content.items()}))
 
 
 def _manifest(parsed: dict[str, Any]) -> Manifest:
@@ -186,7 +192,7 @@ def _manifest(parsed: dict[str, Any]) -> Manifest:
         accounts={name: read(QueryAccount, account) for name, account in parsed["accounts"].items()},
         segments={
             query: {
-                int(stage): {int(slot): reader.once(columns) for slot, columns in _in_order(slots)}
+                int(stage): {int(slot): reader.once(found) for slot, found in _in_order(slots)}
                 for stage, slots in _in_order(stages)
             }
             for query, stages in sorted(parsed["segments"].items())

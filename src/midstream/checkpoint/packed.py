@@ -1,44 +1,39 @@
-"""Rows that nobody looks into for long, in few bytes: whole numbers by what they are above the least of their column.
+"""Rows that nobody looks into for long, in few bytes: of whole numbers the low bytes, and the least of each column.
 
 Nothing is lost, and both ways are a pass over a column. A column of one number is not stored at all, so that of rows in
-windows of one length the ends are not; neither are hashes, which only number such rows.
+windows of one length the ends are not; neither is one that repeats another, as times do, and neither are hashes, which
+only number such rows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.operators.elements import Hashes
-from midstream.operators.state.segment import numbering
+from midstream.operators.state.segment import FROM, HASH, TO, Segment, numbering
 from midstream.operators.vectors import Numbers, column_of, numbers_of, storage_of
 
-_SCHEMA, _ROWS, _LEAST = b"midstream schema", b"midstream rows", b"midstream least"
+_COLUMNS, _ROWS, _FOUND = b"midstream columns", b"midstream rows", b"midstream found"
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32))
 
-Narrowed = tuple[int | None, pa.Array | None]
-"""The least number of a column, and what each is above it; no number: the column as it is; no column: all are equal."""
+Stored = tuple[int | None, int | None]
+"""The least number of a column, or none if it is stored as it is; where it lies, or nowhere if all are equal."""
 
 
-def is_numbered(hashes: Hashes) -> bool:
-    """Whether hashes only number rows, which are in no order by key: nobody looks anything up in these."""
-    return bool(hashes[0] == 0 and np.array_equal(hashes, numbering(len(hashes))))
-
-
-def packed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A segment's times and columns, packed; its hashes number its rows."""
-    _, since, until, *payload = batch.columns
-    lengths = pa.array(numbers_of(until) - numbers_of(since))
-    found = [_narrowed(column) for column in (since, lengths, *payload)]
-    stored = [column for _, column in found if column is not None]
-    least = [(number, column is not None) for number, column in found]
+def packed(segment: Segment) -> pa.RecordBatch:
+    """The times and columns of a segment whose hashes number its rows."""
+    since, until, columns = segment.elements.valid_from, segment.elements.valid_to, segment.elements.columns
+    stored: list[pa.Array] = []
+    known: list[tuple[Numbers, Stored]] = []
+    found = [_added(column, stored, known) for column in (pa.array(since), pa.array(until - since), *columns.columns)]
     metadata = {
-        _SCHEMA: batch.schema.serialize().to_pybytes(),
-        _ROWS: str(batch.num_rows),
-        _LEAST: json.dumps(least),
+        _COLUMNS: columns.schema.serialize().to_pybytes(),
+        _ROWS: str(len(segment)),
+        _FOUND: json.dumps(found),
     }
     fields = [pa.field(str(place), column.type) for place, column in enumerate(stored)]
     return pa.RecordBatch.from_arrays(stored, schema=pa.schema(fields, metadata))
@@ -46,7 +41,7 @@ def packed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def is_packed(batch: pa.RecordBatch) -> bool:
     """Whether a stored segment is packed."""
-    return _LEAST in (batch.schema.metadata or {})
+    return _FOUND in (batch.schema.metadata or {})
 
 
 def rows_of(batch: pa.RecordBatch) -> int:
@@ -57,38 +52,47 @@ def rows_of(batch: pa.RecordBatch) -> int:
 def unpacked(batch: pa.RecordBatch, part: Callable[[Hashes], tuple[int, int]]) -> pa.RecordBatch:
     """The part of a packed segment that is chosen by its hashes, as it was."""
     metadata = batch.schema.metadata
-    schema, rows = pa.ipc.read_schema(pa.py_buffer(metadata[_SCHEMA])), int(metadata[_ROWS])
-    columns = iter(batch.columns)
-    stored = [(least, next(columns) if there else None) for least, there in json.loads(metadata[_LEAST])]
-    hashes = numbering(rows)
+    schema, hashes = pa.ipc.read_schema(pa.py_buffer(metadata[_COLUMNS])), numbering(int(metadata[_ROWS]))
     start, end = part(hashes)
-    kinds = [field.type for field in schema][1:]
-    since, lengths, *payload = (_widened(*one, kind, start, end) for one, kind in zip(stored, kinds, strict=True))
+    kinds: Sequence[pa.DataType] = [pa.int64(), pa.int64(), *schema.types]
+    found = zip(json.loads(metadata[_FOUND]), kinds, strict=True)
+    since, lengths, *columns = (_widened(batch, *stored, kind, start, end) for stored, kind in found)
     until = pa.array(numbers_of(since) + numbers_of(lengths))
-    return pa.RecordBatch.from_arrays([pa.array(hashes[start:end]), since, until, *payload], schema=schema)
+    arrays = [pa.array(hashes[start:end]), since, until, *columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[HASH, FROM, TO, *schema.names])
 
 
-def _narrowed(column: pa.Array) -> Narrowed:
+def _added(column: pa.Array, stored: list[pa.Array], known: list[tuple[Numbers, Stored]]) -> Stored:
+    """Where a column is found again; it is `stored`, unless its numbers are `known`."""
     kind = storage_of(column.type)
-    if kind is None or kind.kind not in "iu" or column.null_count or not len(column):
-        return None, column
+    if kind is None or kind.kind not in "iu" or column.null_count:
+        stored.append(column)
+        return None, len(stored) - 1
     numbers = numbers_of(column)
     least, most = int(numbers.min()), int(numbers.max())
     if least == most:
         return least, None
+    for others, place in known:
+        if others.dtype == kind and others[0] == numbers[0] and np.array_equal(others, numbers):
+            return place
     needed = (most - least).bit_length()
     width = next((width for bits, width in _WIDTHS if needed <= bits < 8 * kind.itemsize), None)
-    return (None, column) if width is None else (least, pa.array((numbers - kind.type(least)).astype(width)))
+    stored.append(column if width is None else pa.array(numbers.astype(width)))
+    known.append((numbers, (None if width is None else least, len(stored) - 1)))
+    return known[-1][1]
 
 
-def _widened(least: int | None, column: pa.Array | None, kind: pa.DataType, start: int, end: int) -> pa.Array:
-    if column is not None:
-        column = column.slice(start, end - start)
+def _widened(
+    batch: pa.RecordBatch, least: int | None, place: int | None, kind: pa.DataType, start: int, end: int
+) -> pa.Array:
+    column = None if place is None else batch.column(place).slice(start, end - start)
     if least is None:
-        return column
+        assert column is not None
+        return column.view(kind) if storage_of(kind) is not None else column
     dtype = storage_of(kind)
     assert dtype is not None
     numbers: Numbers = np.full(end - start, least, dtype)
     if column is not None:
-        numbers += numbers_of(column).astype(dtype)
+        low = numbers_of(column)
+        numbers += (low - np.array(least).astype(dtype).astype(low.dtype)).astype(dtype)
     return column_of(numbers, kind)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow as pa
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Data, Files
 from midstream.checkpoint.maps import Mapped
-from midstream.checkpoint.packed import is_numbered, is_packed, packed, rows_of, unpacked
+from midstream.checkpoint.packed import is_packed, packed, rows_of, unpacked
 from midstream.errors import JobError
 from midstream.operators.elements import Elements, Hashes, Key, rows_without_columns
 from midstream.operators.state.segment import FROM, HASH, TO, Segment
@@ -65,6 +66,15 @@ class SegmentEntry:
     checksum: int
     hashes: HashRange | None = None
     """The part of the stored segment that it is; None: all of it."""
+    _text: str | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """All that it says besides its state and its file, as JSON: made once, however many manifests name it."""
+        if self._text is None:
+            part = () if self.hashes is None else astuple(self.hashes)
+            object.__setattr__(self, "_text", ",".join(map(str, (*_numbers(self), *part))))
+        return self._text or ""
 
     @property
     def place(self) -> str:
@@ -130,6 +140,10 @@ class SegmentEntry:
             return self
         hashes = replace(self.hashes, whole=self.stored_rows)
         return replace(self, rows=len(segment), bytes=segment.bytes, hashes=hashes)
+
+
+NUMBERS = tuple(f.name for f in fields(SegmentEntry) if f.type == "int")
+_numbers = attrgetter(*NUMBERS)
 
 
 def joined(entries: Iterable[SegmentEntry]) -> list[SegmentEntry]:
@@ -279,9 +293,7 @@ def _new(states: Mapping[StateKey, Sequence[Segment]]) -> Iterator[tuple[StateKe
 
 
 def _stream(segment: Segment) -> pa.Buffer:
-    batch = segment.to_batch()
-    if len(segment) >= LEAST_PACKED and is_numbered(segment.hashes):
-        batch = packed(batch)
+    batch = packed(segment) if segment.numbered and len(segment) >= LEAST_PACKED else segment.to_batch()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

@@ -36,7 +36,7 @@ from midstream.job.task.ingest import in_range, ticks_of
 from midstream.job.task.lanes import KEPT
 from midstream.operators.elements import Elements, Ticks
 from midstream.operators.slices import grid_floor
-from midstream.operators.state.segment import make_segment, numbering
+from midstream.operators.state.segment import numbered_segment
 
 SOURCE = "#source"
 """The state of which rows are that were read again."""
@@ -88,7 +88,7 @@ class ReadAgain:
             elements = [some for table in tables for some in self._still_valid(table)]
         except MidstreamError as error:
             return error
-        segments = [make_segment(some, numbering(len(some)), 0, 0) for some in elements]
+        segments = [numbered_segment(some, 0, 0) for some in elements]
         path = name_for(STATE, self.batch_id, 0, 0)
         return write_pack(files, path, {(SOURCE, ()): segments}), rest
 

@@ -30,7 +30,7 @@ class Segment:
     """Elements sorted by hash, with bounds of their validity, their time bucket and the append that made them.
 
     `place` is where a store keeps the segment; None while it exists only in memory. `origin` is the stored segment of
-    which it is a part; None if it is no part of another.
+    which it is a part; None if it is no part of another. Hashes that are `numbered` only number its elements.
     """
 
     elements: Elements
@@ -42,6 +42,7 @@ class Segment:
     latest_to: int
     place: str | None = None
     origin: str | None = None
+    numbered: bool = False
     views: dict[int, Numbers | None] = field(default_factory=dict, compare=False, repr=False)
     sizes: list[int] = field(default_factory=list, compare=False, repr=False)
 
@@ -76,11 +77,16 @@ class Segment:
         return pa.RecordBatch.from_arrays([*arrays, *columns.columns], names=names)
 
 
-def make_segment(elements: Elements, hashes: Hashes, bucket: int, born: int, place: str | None = None) -> Segment:
+def make_segment(elements: Elements, hashes: Hashes, bucket: int, born: int, numbered: bool = False) -> Segment:
     """A segment of elements that are sorted by hash already."""
     since, until = elements.valid_from, elements.valid_to
     bounds = int(since.min()), int(until.min()), int(until.max())
-    return Segment(elements, hashes, bucket, born, *bounds, place)
+    return Segment(elements, hashes, bucket, born, *bounds, numbered=numbered)
+
+
+def numbered_segment(elements: Elements, bucket: int, born: int) -> Segment:
+    """A segment of elements in the order in which they are."""
+    return make_segment(elements.without_hashes(), numbering(len(elements)), bucket, born, numbered=True)
 
 
 def sort_by_hash(elements: Elements, hashes: Hashes) -> tuple[Elements, Hashes]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate, empty_elements
 from midstream.operators.ordering import hash_order, stable_order
-from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, numbering, pairs
+from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, numbered_segment, pairs
 
 TIER = 4
 """How many segments of like size are merged into one, and how much larger the next size is."""
@@ -171,15 +171,15 @@ class SortedState:
         width = self.bucket_width
         if width is None:
             return [0], None
-        times = times + crc32(self.id.encode()) % width  # buckets of other states are closed with other batches
-        first, last = int(times.min()) // width, int(times.max()) // width
+        shift = crc32(self.id.encode()) % width  # buckets of other states are closed with other batches
+        first, last = (int(times.min()) + shift) // width, (int(times.max()) + shift) // width
         if last - first <= SPAN or len(times) < self.least_split:
             # More segments cost every probe; a few more expired rows cost almost nothing.
             return [last], None
         # A batch much longer than the window must not fall into a crowd of tiny segments.
         step = max(SPAN, (last - first) // min(2 * BUCKETS, len(times) // self.least_split) + 1)
         lowest, highest = first // step, last // step
-        return range(step * lowest + step - 1, step * (highest + 1), step), times // (step * width) - lowest
+        return range(step * lowest + step - 1, step * (highest + 1), step), (times + shift) // (step * width) - lowest
 
     def _due(self, frontier: int) -> list[list[Segment]]:
         due = []
@@ -217,13 +217,19 @@ class RestingState(SortedState):
     tier = 16
     rested = least_split = 2**62
 
+    def _add(self, elements: Elements, hashes: Hashes, order: Indices | None) -> None:
+        if len(elements):
+            self.appends += 1
+            (bucket,), _ = self._buckets(elements.valid_from)
+            self.segments.append(numbered_segment(elements, bucket, self.appends))
+
     def insert(self, elements: Elements, hashes: Hashes) -> None:
-        self.append(elements, numbering(len(elements)))
+        self._add(elements, hashes, None)
 
     def merged(self, segments: Sequence[Segment], frontier: int) -> Segment | None:
         ordered = sorted(segments, key=lambda segment: segment.born)
         together = concatenate([segment.elements.without_hashes() for segment in ordered])
-        return make_segment(together, numbering(len(together)), ordered[-1].bucket, ordered[-1].born)
+        return numbered_segment(together, ordered[-1].bucket, ordered[-1].born)
 
 
 def _origins(segments: Sequence[Segment]) -> int:
