@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from midstream.operators.distinct import CoverageState, DeduplicateOperator
 from midstream.operators.elements import Elements
-from midstream.operators.hashing import hash_columns
-from midstream.operators.state.segment import make_segment, sort_by_hash
+from midstream.operators.join import prepare
+from midstream.operators.state.segment import make_segment
 
 SCHEMA = pa.schema([("k", pa.int64())])
 LONGEST = 12
@@ -81,7 +81,7 @@ def test_intervals_that_lie_over_each_other_are_one(stored, asked):
     works = operator()
     for born, part in enumerate(stored):
         rows = elements(part)
-        kept, hashes = sort_by_hash(rows, hash_columns(rows.columns.columns))
+        kept, hashes = prepare(rows, tuple(rows.columns.schema.names), nulls_equal=True)
         works.coverage.segments.append(make_segment(kept, hashes, 0, born))
         works.coverage.compact(-1)
     known = once(covered([elements(part) for part in stored]))

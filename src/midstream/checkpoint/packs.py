@@ -67,6 +67,7 @@ class SegmentEntry:
     hashes: HashRange | None = None
     """The part of the stored segment that it is; None: all of it."""
     _text: str | None = field(default=None, init=False, compare=False, repr=False)
+    _place: str | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def text(self) -> str:
@@ -79,8 +80,10 @@ class SegmentEntry:
     @property
     def place(self) -> str:
         """What its segment says of where it is kept."""
-        part = f"[{self.hash_from}:{self.hash_to}]" if self.is_part else ""
-        return f"{self.origin}{part}"
+        if self._place is None:
+            part = f"[{self.hash_from}:{self.hash_to}]" if self.is_part else ""
+            object.__setattr__(self, "_place", f"{self.origin}{part}")
+        return self._place or ""
 
     @property
     def origin(self) -> str:

@@ -125,7 +125,7 @@ def mark_segment(segment: Segment, schema: pa.Schema) -> Segment:
     if not marks:
         return segment
     columns = _all_marked(segment.elements.columns, marks, True)
-    return segment.with_columns(columns)
+    return _with_columns(segment, columns)
 
 
 def unmark_segment(segment: Segment, schema: pa.Schema) -> Segment:
@@ -133,7 +133,12 @@ def unmark_segment(segment: Segment, schema: pa.Schema) -> Segment:
     if segment.elements.columns.schema.names == schema.names:
         return segment
     columns = segment.elements.columns.select(schema.names)
-    return segment.with_columns(columns)
+    return _with_columns(segment, columns)
+
+
+def _with_columns(segment: Segment, columns: pa.RecordBatch) -> Segment:
+    elements = replace(segment.elements, columns=columns)
+    return replace(segment, elements=elements, place=None, views={}, sizes=[])
 
 
 def _all_marked(columns: pa.RecordBatch, marks: list[str], old: bool) -> pa.RecordBatch:

@@ -18,7 +18,8 @@ from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal, key_validity
-from midstream.operators.state.segment import Grouping, Segment, expand, known_hashes, matches, sort_by_hash
+from midstream.operators.ordering import hash_order
+from midstream.operators.state.segment import Grouping, Segment, expand, known_hashes, matches
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import column_of, gather
 
@@ -49,7 +50,8 @@ def prepare(batch: Elements, key: Key, nulls_equal: bool, grouping: Grouping | N
         valid = key_validity([batch.columns.column(name) for name in key])
         if valid is not None:
             batch = batch.where(valid)
-    return sort_by_hash(batch, known_hashes(batch, key, grouping))
+    order, ordered = hash_order(known_hashes(batch, key, grouping))
+    return batch.take(order), ordered
 
 
 @dataclass(frozen=True, slots=True)

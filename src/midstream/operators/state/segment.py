@@ -7,7 +7,7 @@ hashes, moving a group is slicing; because it knows its latest end, it expires a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,6 @@ from midstream.algebra.partition import Partition
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
 from midstream.operators.hashing import hash_columns
-from midstream.operators.ordering import hash_order
 from midstream.operators.vectors import Numbers, numbers_of, storage_of
 
 MANY = 2_000
@@ -64,11 +63,6 @@ class Segment:
             self.sizes.append(int(self.elements.columns.nbytes) + 24 * len(self))
         return self.sizes[0]
 
-    def with_columns(self, columns: pa.RecordBatch) -> Segment:
-        """A segment of the same elements with other columns, which no store keeps."""
-        elements = replace(self.elements, columns=columns)
-        return replace(self, elements=elements, place=None, views={}, sizes=[])
-
     def to_batch(self) -> pa.RecordBatch:
         """The segment as one Arrow batch, ready for a file; nothing is copied."""
         columns = self.elements.columns
@@ -89,17 +83,10 @@ def numbered_segment(elements: Elements, bucket: int, born: int) -> Segment:
     return make_segment(elements.without_hashes(), numbering(len(elements)), bucket, born, numbered=True)
 
 
-def sort_by_hash(elements: Elements, hashes: Hashes) -> tuple[Elements, Hashes]:
-    """Elements and their shortened hashes in order of hash; the order of equal hashes stays."""
-    order, ordered = hash_order(hashes)
-    return elements.take(order), ordered
-
-
 def merge(segments: Sequence[Segment], alive_after: int) -> Segment | None:
     """One segment with all elements that are valid at or after an instant; none if nothing is left."""
-    parts = [s.elements for s in segments]
     hashes = np.concatenate([s.hashes for s in segments])
-    together = concatenate([replace(p, hashes=None, hashed=frozenset()) for p in parts])
+    together = concatenate([s.elements.without_hashes() for s in segments])
     order = np.argsort(hashes, kind="stable")
     order = order[together.valid_to[order] > alive_after]
     if len(order) == 0:

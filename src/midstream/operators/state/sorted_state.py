@@ -88,8 +88,7 @@ class SortedState:
 
     def expire(self, frontier: int) -> None:
         """Forgets segments of which nothing is valid at or after the frontier."""
-        if any(segment.latest_to <= frontier for segment in self.segments):
-            self.segments = [segment for segment in self.segments if segment.latest_to > frontier]
+        self.segments = [segment for segment in self.segments if segment.latest_to > frontier]
 
     def compact(self, frontier: int, appended: int = 0) -> None:
         """Merges what is due, within a budget of rows."""
@@ -97,8 +96,9 @@ class SortedState:
             return
         budget = MERGE_ROWS + TIER * appended
         for due in self._due(frontier):
-            size = sum(map(len, due))
-            if (size > budget and self._crowd() < 3 * BUCKETS) or self.too_large(due):
+            size, most = sum(map(len, due)), self.most_merged
+            too_large = most is not None and sum(segment.bytes for segment in due) > most
+            if (size > budget and self._crowd() < 3 * BUCKETS) or too_large:
                 continue
             budget -= size
             self._replace(due, self.merged(due, frontier))
@@ -110,10 +110,6 @@ class SortedState:
     def times(self, elements: Elements) -> Ticks:
         """The instants by which elements fall into buckets."""
         return elements.valid_from
-
-    def too_large(self, segments: Sequence[Segment]) -> bool:
-        """Whether segments are more together than may be merged."""
-        return self.most_merged is not None and sum(s.bytes for s in segments) > self.most_merged
 
     def alive(self, start: int, end: int = INFINITY, hashes: Hashes | None = None) -> Elements:
         """All elements that are valid somewhere in `[start, end)`, or those of some hashes, in no particular order."""
@@ -135,11 +131,8 @@ class SortedState:
 
     def replace_segment(self, segment: Segment, rows: Indices) -> None:
         """Keeps only some rows of a segment, by position in order."""
-        kept = None
-        if len(rows):
-            elements = segment.elements.without_hashes().take(rows)
-            kept = make_segment(elements, segment.hashes.take(rows), segment.bucket, segment.born)
-        self._replace([segment], kept)
+        elements, hashes = segment.elements.without_hashes().take(rows), segment.hashes.take(rows)
+        self._replace([segment], make_segment(elements, hashes, segment.bucket, segment.born) if len(rows) else None)
 
     def reopen(self, segments: Sequence[Segment]) -> None:
         """Holds segments as a new state would that takes them over."""
@@ -217,19 +210,22 @@ class RestingState(SortedState):
     tier = 16
     rested = least_split = 2**62
 
-    def _add(self, elements: Elements, hashes: Hashes, order: Indices | None) -> None:
+    def append(self, elements: Elements, hashes: Hashes) -> None:
         if len(elements):
             self.appends += 1
             (bucket,), _ = self._buckets(elements.valid_from)
             self.segments.append(numbered_segment(elements, bucket, self.appends))
 
-    def insert(self, elements: Elements, hashes: Hashes) -> None:
-        self._add(elements, hashes, None)
+    insert = append
+
+    def compact(self, frontier: int, appended: int = 0) -> None:
+        if len(self.segments) >= self.tier:
+            super().compact(frontier, appended)
 
     def merged(self, segments: Sequence[Segment], frontier: int) -> Segment | None:
         ordered = sorted(segments, key=lambda segment: segment.born)
-        together = concatenate([segment.elements.without_hashes() for segment in ordered])
-        return numbered_segment(together, ordered[-1].bucket, ordered[-1].born)
+        together = [segment.elements.without_hashes() for segment in ordered]
+        return numbered_segment(concatenate(together), ordered[-1].bucket, ordered[-1].born)
 
 
 def _origins(segments: Sequence[Segment]) -> int:
