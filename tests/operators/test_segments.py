@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from midstream.migration.marks import unmark_segment
 from midstream.operators.elements import Elements
 from midstream.operators.state import segment
 from midstream.operators.state.sorted_state import SortedState
@@ -32,10 +34,10 @@ def test_every_probe_finds_its_run(many, probes, hashes):
 def test_a_segment_with_other_columns_is_seen_and_counted_as_what_it_holds():
     columns = pa.record_batch({"a": [1, 2], "mark": [0, 1], "b": [7, 8]})
     ticks = np.array([1, 2])
-    marked = segment.make_segment(Elements(columns, ticks, ticks + 5), np.array([3, 4], np.uint64), 0, 1, "a place")
+    marked = segment.make_segment(Elements(columns, ticks, ticks + 5), np.array([3, 4], np.uint64), 0, 1)
     assert [seen.tolist() for seen in (marked.view(1), marked.view(2)) if seen is not None] == [[0, 1], [7, 8]]
     assert marked.bytes > 0
-    without = marked.with_columns(columns.select(["a", "b"]))
+    without = unmark_segment(replace(marked, place="a place"), columns.select(["a", "b"]).schema)
     seen = without.view(1)
     assert seen is not None and seen.tolist() == [7, 8]
     assert without.bytes == marked.bytes - columns.column("mark").nbytes and without.place is None

@@ -20,7 +20,7 @@ from midstream.operators.vectors import Numbers, column_of, numbers_of, storage_
 _COLUMNS, _ROWS, _FOUND = b"midstream columns", b"midstream rows", b"midstream found"
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32))
 
-Stored = tuple[int | None, int | None]
+Stored = Sequence[int | None]
 """The least number of a column, or none if it is stored as it is; where it lies, or nowhere if all are equal."""
 
 
@@ -56,7 +56,7 @@ def unpacked(batch: pa.RecordBatch, part: Callable[[Hashes], tuple[int, int]]) -
     start, end = part(hashes)
     kinds: Sequence[pa.DataType] = [pa.int64(), pa.int64(), *schema.types]
     found = zip(json.loads(metadata[_FOUND]), kinds, strict=True)
-    since, lengths, *columns = (_widened(batch, *stored, kind, start, end) for stored, kind in found)
+    since, lengths, *columns = (_widened(batch, stored, kind, slice(start, end)) for stored, kind in found)
     until = pa.array(numbers_of(since) + numbers_of(lengths))
     arrays = [pa.array(hashes[start:end]), since, until, *columns]
     return pa.RecordBatch.from_arrays(arrays, names=[HASH, FROM, TO, *schema.names])
@@ -82,16 +82,15 @@ def _added(column: pa.Array, stored: list[pa.Array], known: list[tuple[Numbers, 
     return known[-1][1]
 
 
-def _widened(
-    batch: pa.RecordBatch, least: int | None, place: int | None, kind: pa.DataType, start: int, end: int
-) -> pa.Array:
-    column = None if place is None else batch.column(place).slice(start, end - start)
+def _widened(batch: pa.RecordBatch, stored: Stored, kind: pa.DataType, rows: slice) -> pa.Array:
+    least, place = stored
+    column = None if place is None else batch.column(place)[rows]
     if least is None:
         assert column is not None
-        return column.view(kind) if storage_of(kind) is not None else column
+        return column if column.type == kind else column.view(kind)
     dtype = storage_of(kind)
     assert dtype is not None
-    numbers: Numbers = np.full(end - start, least, dtype)
+    numbers: Numbers = np.full(rows.stop - rows.start, least, dtype)
     if column is not None:
         low = numbers_of(column)
         numbers += (low - np.array(least).astype(dtype).astype(low.dtype)).astype(dtype)
