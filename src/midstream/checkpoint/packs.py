@@ -66,24 +66,24 @@ class SegmentEntry:
     checksum: int
     hashes: HashRange | None = None
     """The part of the stored segment that it is; None: all of it."""
-    _text: str | None = field(default=None, init=False, compare=False, repr=False)
-    _place: str | None = field(default=None, init=False, compare=False, repr=False)
+    texts: dict[str, str] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What it is called and written as, made once, however many batches and manifests name it."""
 
     @property
     def text(self) -> str:
-        """All that it says besides its state and its file, as JSON: made once, however many manifests name it."""
-        if self._text is None:
+        """All that it says besides its state and its file, as JSON."""
+        if "text" not in self.texts:
             part = () if self.hashes is None else astuple(self.hashes)
-            object.__setattr__(self, "_text", ",".join(map(str, (*_numbers(self), *part))))
-        return self._text or ""
+            self.texts["text"] = ",".join(map(str, (*_numbers(self), *part)))
+        return self.texts["text"]
 
     @property
     def place(self) -> str:
         """What its segment says of where it is kept."""
-        if self._place is None:
+        if "place" not in self.texts:
             part = f"[{self.hash_from}:{self.hash_to}]" if self.is_part else ""
-            object.__setattr__(self, "_place", f"{self.origin}{part}")
-        return self._place or ""
+            self.texts["place"] = f"{self.origin}{part}"
+        return self.texts["place"]
 
     @property
     def origin(self) -> str:
