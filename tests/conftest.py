@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 from tests import longer
 from xdist.scheduler import LoadGroupScheduling
@@ -95,6 +96,21 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_unconfigure() -> None:
     """Lets modules go in order: extensions report what is left of theirs as leaks."""
     gc.unfreeze()
+
+
+class ExamplesWhereThereAreSome:
+    """Searches for examples in those files alone that have any, of the package as well as of its tests."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """What a file is collected as."""
+        found = yield
+        return [each for each in found if not isinstance(each, DoctestModule) or ">>>" in file_path.read_text("utf-8")]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What holds for all folders, and not for that of this file alone."""
+    config.pluginmanager.register(ExamplesWhereThereAreSome())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,8 +13,8 @@ from tests.generators import EVERYTHING, RELATIONAL, Case, cases
 
 import midstream as ms
 from midstream.algebra.semantics import coalesced
-from midstream.algebra.semantics.evaluation import pairs
-from midstream.algebra.semantics.values import row_identity
+from midstream.algebra.semantics.inner_joins import pairs
+from midstream.algebra.semantics.values import Row, row_identity
 from midstream.algebra.semantics.windows import Element
 from midstream.algebra.snapshots import multiset_equal
 from midstream.algebra.time import INFINITY
@@ -59,12 +59,16 @@ def test_coalescing_changes_no_snapshot_and_leaves_nothing_to_join(drawn: list[E
     assert not ends & {(row_identity(e.row), e.start) for e in compact}
 
 
-@given(st.lists(elements, max_size=12), st.lists(elements, max_size=12), st.booleans())
-def test_a_join_meets_all_pairs_of_one_instant(left: list[Element], right: list[Element], endless: bool) -> None:
+@given(st.lists(elements, max_size=12), st.lists(elements, max_size=12), st.booleans(), st.booleans())
+def test_a_join_meets_all_pairs_of_one_instant(left: list[Element], right: list[Element], endless, equal) -> None:
     right += [Element((1,), 3, INFINITY)] * endless
-    every = ((a, b, max(a.start, b.start), min(a.end, b.end)) for a, b in product(left, right))
-    expected = [Element(a.row + b.row, start, end) for a, b, start, end in every if start < end and a.row[0] == 1]
-    assert pairs(left, right, [lambda row: row[0] == 1]) == expected
+    every = ((a.row + b.row, max(a.start, b.start), min(a.end, b.end)) for a, b in product(left, right))
+
+    def holds(row: Row) -> bool | None:
+        return None if None in row else row[0] == (row[1] if equal else 1)
+
+    expected = [Element(row, start, end) for row, start, end in every if start < end and holds(row)]
+    assert pairs(left, right, [holds], [(0, 0)] * equal) == expected
 
 
 @given(cases(EVERYTHING), st.randoms(use_true_random=False))

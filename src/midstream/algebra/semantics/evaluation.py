@@ -8,7 +8,6 @@ once for each stretch of time in which none of them changes. Nothing here is sha
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import pairwise, zip_longest
@@ -16,7 +15,7 @@ from itertools import pairwise, zip_longest
 import pyarrow as pa
 
 from midstream.algebra.declarations import ARRIVAL, Catalog
-from midstream.algebra.expressions import Expression, columns_of, conjuncts
+from midstream.algebra.expressions import Expression, columns_of
 from midstream.algebra.plan import (
     Aggregate,
     Difference,
@@ -39,6 +38,7 @@ from midstream.algebra.plan import (
     instants,
 )
 from midstream.algebra.semantics.aggregates import aggregate_evaluator
+from midstream.algebra.semantics.inner_joins import equated_columns, is_inner_join, joined_inputs, pairs
 from midstream.algebra.semantics.over import over_evaluator
 from midstream.algebra.semantics.patterns import matches
 from midstream.algebra.semantics.scalars import Evaluator, evaluator
@@ -132,7 +132,7 @@ class Oracle:
                 return matches(plan, self.tuples(inner), self.catalog)
             case RowsOverStream(inner):
                 return self._over_stream(plan, len(inner.schema))
-            case Select(inner) if _is_inner_join(inner):
+            case Select(inner) if is_inner_join(inner):
                 return self._inner_join(plan)
             case Select(inner, predicate):
                 holds = self._evaluator(predicate, inner)
@@ -145,7 +145,7 @@ class Oracle:
                 return [Element(new, *when) for row, *when in self.elements(inner) for new in rows(row)]
             case Union(united):
                 return [element for relation in united for element in self.elements(relation)]
-            case _ if _is_inner_join(plan):
+            case _ if is_inner_join(plan):
                 return self._inner_join(plan)
             case ToStream():
                 raise InternalError("a stream is made only at the top of a query")
@@ -223,14 +223,14 @@ class Oracle:
 
     def _inner_join(self, plan: Relation) -> list[Element]:
         """One input after the other; each condition is asked as soon as all its columns are there."""
-        inputs, conditions = _joined_inputs(plan)
+        inputs, conditions = joined_inputs(plan)
         found, names = [Element((), -INFINITY, INFINITY)], []
         for relation in inputs:
             names += relation.schema.names
             ready = [condition for condition in conditions if columns_of(condition) <= set(names)]
             conditions = [condition for condition in conditions if condition not in ready]
             holds = [evaluator(condition, names, self.catalog) for condition in ready]
-            found = pairs(found, self.elements(relation), holds)
+            found = pairs(found, self.elements(relation), holds, equated_columns(ready, names, len(relation.schema)))
         return found
 
     def _over_stream(self, plan: RowsOverStream, width: int) -> list[Element]:
@@ -322,38 +322,6 @@ def _with_times(plan: Window, element: Element) -> Element:
     """An element whose last two values, the bounds of its window, are values of the plan's time."""
     *row, start, end = element.row
     return element._replace(row=(*row, *python_values(_times(plan, [start, end]))))
-
-
-def _is_inner_join(plan: Relation) -> bool:
-    return isinstance(plan, MultiJoin) or (isinstance(plan, Join) and plan.kind == "inner")
-
-
-def _joined_inputs(plan: Relation) -> tuple[list[Relation], list[Expression]]:
-    """What a tree of inner joins and selections over them joins, left to right, and all its conditions."""
-    match plan:
-        case Select(inner, predicate) if _is_inner_join(inner):
-            inputs, conditions = _joined_inputs(inner)
-            return inputs, [*conditions, *conjuncts(predicate)]
-        case Join(on=on) | MultiJoin(on=on) if _is_inner_join(plan):
-            parts = [_joined_inputs(part) for part in plan.inputs]
-            inputs = [relation for relations, _ in parts for relation in relations]
-            return inputs, [*(c for _, conditions in parts for c in conditions), *conjuncts(on)]
-        case _:
-            return [plan], []
-
-
-def pairs(left: list[Element], right: list[Element], holds: list[Evaluator]) -> list[Element]:
-    """The pairs for which all conditions hold, each valid while both its parts are; no others start near enough."""
-    order = sorted(range(len(right)), key=lambda i: right[i].start)
-    starts, longest = [right[i].start for i in order], max((b.end - b.start for b in right), default=0)
-    result = []
-    for a in left:
-        near = order[bisect_right(starts, a.start - longest) : bisect_left(starts, a.end)]
-        for b in (right[i] for i in sorted(near)):
-            row, start, end = a.row + b.row, max(a.start, b.start), min(a.end, b.end)
-            if start < end and all(condition(row) is True for condition in holds):
-                result.append(Element(row, start, end))
-    return result
 
 
 def _looks(rhythm: Range | Hop, start: int, end: int) -> Iterator[int]:
