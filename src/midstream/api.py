@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from numbers import Integral
 from os import PathLike
 from typing import Any, Literal
@@ -54,6 +53,7 @@ from midstream.language.constants import ONE_ROW
 from midstream.language.foreign import to_cql
 from midstream.language.result_order import result_order
 from midstream.migration.in_part import require_part
+from midstream.migration.registry import strategy_named
 from midstream.operators.result_order import sorted_by
 from midstream.optimizer.plans import Plan, enumerate_plans
 from midstream.scheduling.schedule import schedule_of
@@ -81,16 +81,6 @@ __all__ = [
     "snapshot_equal",
 ]
 
-STRATEGIES = (
-    "auto",
-    "moving_state",
-    "moving_state_paced",
-    "parallel_track",
-    "genmig",
-    "genmig_reference_point",
-    "genmig_shortened",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Migration:
@@ -116,12 +106,7 @@ class Migration:
             raise MigrationError(
                 f"a migration starts at a time, not at {self.at!r}", hint="give an integer or a datetime"
             )
-        if self.strategy not in STRATEGIES:
-            near = get_close_matches(str(self.strategy), STRATEGIES, 1)
-            raise MigrationError(
-                f"unknown migration strategy {self.strategy!r}",
-                hint=f"did you mean {near[0]}?" if near else f"use one of {', '.join(STRATEGIES)}",
-            )
+        strategy_named(self.strategy)
 
 
 @dataclass(frozen=True, slots=True)

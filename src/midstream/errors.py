@@ -6,6 +6,7 @@ Every error carries a message, and where they help a detail (why) and a hint (wh
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import Self
 
 
@@ -104,6 +105,18 @@ class ClusterError(JobError):
 
 class InternalError(MidstreamError):
     """A promise that Midstream made to itself and broke: always a defect here, never the user's."""
+
+
+def instead_of(name: object, known: Collection[str]) -> str:
+    """The hint for a name that is not known: the one most like it, or any of those that are.
+
+    >>> instead_of("genmg", ["genmig", "auto"]), instead_of("x", ["genmig", "auto"])
+    ('did you mean genmig?', 'use one of genmig, auto')
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name), list(known), 1)
+    return f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
 
 
 def level_outside() -> int:

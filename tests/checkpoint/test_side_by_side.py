@@ -102,8 +102,8 @@ def test_whoever_waits_waits_for_all_files_that_were_begun(tmp_path: Path):
 
 def test_reports_tell_what_writing_took_once_their_files_are_there(tmp_path: Path):
     gate = threading.Event()
-    collected, report = Collected(), Report(0, 0)
     files = SideBySide(Halting(str(tmp_path), gate))
+    collected, report = Collected(files.files), Report(0, 0)
     collected.begin(report, files)
     files.write_atomic("state/a", b"abc", sync=False)
     assert report.processor == 0
@@ -118,7 +118,7 @@ def test_reports_tell_what_writing_took_once_their_files_are_there(tmp_path: Pat
 def test_no_file_of_a_batch_is_being_written_once_one_has_failed(tmp_path: Path):
     gate = threading.Event()
     (tmp_path / "results").write_bytes(b"a file, where a folder is wanted")
-    collected = Collected()
+    collected = Collected(Halting(str(tmp_path), gate))
     for path in ("results/a", "state/a"):
         files = SideBySide(Halting(str(tmp_path), gate))
         collected.begin(Report(0, 0), files)

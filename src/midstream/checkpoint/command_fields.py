@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from midstream.algebra.names import check_name
-from midstream.errors import InputError
+from midstream.errors import InputError, instead_of
 
 LONGEST_TEXT = 100_000
 """How many characters a query or a plan has at most."""
@@ -37,9 +36,7 @@ class CommandField:
             return self.kind.check(name, value)
         known = self.choices()
         if value not in known:
-            near = get_close_matches(str(value), known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
-            raise InputError(f"unknown {name} {value!r:.80}", hint=hint)
+            raise InputError(f"unknown {name} {value!r:.80}", hint=instead_of(value, known))
         return str(value)
 
 

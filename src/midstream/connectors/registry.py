@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from midstream.connectors.environment import expanded
-from midstream.errors import JobError
+from midstream.errors import JobError, instead_of
 
 NOT_CONNECTED = ("table", "console")
 """The sinks that have no options: nothing more than the results table, and the first rows of each batch."""
@@ -125,9 +125,8 @@ class Registry:
         known: Mapping[str, Option] = self.class_of(kind, place).options
         for name in options:
             if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]}?" if near else f"use {', '.join(known)}"
-                raise JobError(f"unknown option {place}.{name} of the {self.word} {kind!r}", hint=hint)
+                unknown = f"unknown option {place}.{name} of the {self.word} {kind!r}"
+                raise JobError(unknown, hint=instead_of(name, known))
         for name, option in known.items():
             if name in options:
                 _require_value(options[name], option, f"{place}.{name}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
-from midstream.errors import MigrationError
+from midstream.errors import MigrationError, instead_of
 from midstream.migration.auto import Auto
 from midstream.migration.genmig import GenMig
 from midstream.migration.genmig_reference_point import GenMigReferencePoint
@@ -32,9 +30,5 @@ def strategy_named(name: str) -> Strategy:
     """A strategy by name."""
     found = STRATEGIES.get(name)
     if found is None:
-        near = get_close_matches(name, STRATEGIES, 1)
-        raise MigrationError(
-            f"unknown migration strategy {name!r}",
-            hint=f"did you mean {near[0]}?" if near else f"use one of {', '.join(STRATEGIES)}",
-        )
+        raise MigrationError(f"unknown migration strategy {name!r}", hint=instead_of(name, STRATEGIES))
     return found

@@ -77,14 +77,14 @@ class LocalCluster:
         """The streams as they can be read again."""
         self._source_id = source_id
         self._slots = SlotThreads(threads, shuffle)
-        self._collected = Collected()
+        self._collected = Collected(files)
         self._tasks: dict[tuple[int, int], KeptTasks[Task]] = {}
         """Tasks that stay alive between batches, by stage and slot."""
 
     def run(self, batch: Batch, rows: Arriving) -> list[Report]:
         """Runs all stages of a batch."""
         self._collected.wait()  # for the files of an attempt that was given up
-        collected = self._collected = Collected()
+        collected = self._collected = Collected(self.files)
         # Where rows travel in a random order, as between machines, so do reports.
         here = collected if self._slots.shuffle is None else None
         steps = [GoingOn(step, self._tasks, here) for step in batch.steps()]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any
 
 from midstream.adaptation.policy import MODES, Policy
-from midstream.errors import JobError
+from midstream.errors import JobError, instead_of
 from midstream.interface.jobs.keys import ADAPTIVITY_KEYS
 
 OFF = Policy("off")
@@ -29,11 +28,7 @@ def policy_in(wanted: Any, place: str, usual: Policy = OFF) -> Policy:
 
 def _check(key: str, value: Any, place: str) -> None:
     if key not in ADAPTIVITY_KEYS:
-        near = get_close_matches(key, ADAPTIVITY_KEYS, 1)
-        raise JobError(
-            f"unknown key {place}.{key}",
-            hint=f"did you mean {near[0]}?" if near else f"use {', '.join(ADAPTIVITY_KEYS)}",
-        )
+        raise JobError(f"unknown key {place}.{key}", hint=instead_of(key, ADAPTIVITY_KEYS))
     if key == "verify":
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise JobError(f"{place}.verify must be a duration, not {value!r}", hint='write for instance "10 minutes"')

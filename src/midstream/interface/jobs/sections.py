@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from midstream.errors import JobError, MidstreamError
+from midstream.errors import JobError, MidstreamError, instead_of
 from midstream.interface.jobs.keys import Key
 
 MISSING = ""
@@ -43,9 +42,7 @@ class Section:
         self.wrong: set[str] = set()
         for key in content:
             if key not in keys:
-                near = get_close_matches(key, keys, 1)
-                hint = f"did you mean {near[0]}?" if near else f"use {', '.join(keys)}"
-                self.refuse(key, JobError(f"unknown key {self.at(key)}", hint=hint))
+                self.refuse(key, JobError(f"unknown key {self.at(key)}", hint=instead_of(key, keys)))
 
     def at(self, key: str) -> str:
         """A key's full name."""

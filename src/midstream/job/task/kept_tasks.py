@@ -98,8 +98,9 @@ class HeldSegments:
 
 @dataclass(slots=True)
 class Collected:
-    """The reports of steps, and the files that each of them has begun to write."""
+    """The reports of steps, and the files that each of them has begun to write among those of the checkpoint."""
 
+    files: Files
     reports: list[Report] = field(default_factory=list)
     _writing: list[tuple[Report, SideBySide]] = field(default_factory=list)
     _waiting: Lock = field(default_factory=Lock)

@@ -152,7 +152,7 @@ class StageStep:
         collected: Collected | None,
     ) -> Iterator[pa.RecordBatch]:
         report = intake.report
-        files = SideBySide(files_at(self.checkpoint))
+        files = SideBySide(files_at(self.checkpoint) if collected is None else collected.files)
         if collected is not None:
             collected.begin(report, files)
         at = this_process().monotonic()
