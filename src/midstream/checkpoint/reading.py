@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.algebra.time import plural
@@ -26,7 +25,7 @@ from midstream.checkpoint.looked_up import looked_up
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import Rates, latencies, metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
-from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS, open_output
+from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS, read_whole
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.request_log import waiting_requests
@@ -339,6 +338,5 @@ def _dead_letters(files: Files, manifest: Manifest, limit: int | None) -> Iterat
     for file in reversed(list(dead_letters_of(files, manifest))):
         if limit is not None and rows >= limit:
             return
-        content = pa.BufferReader(open_output(files, file))
-        yield pq.read_table(content, partitioning=None).cast(DEAD_LETTER_COLUMNS)
+        yield read_whole(files, file).cast(DEAD_LETTER_COLUMNS)
         rows += file.rows

@@ -32,6 +32,8 @@ from midstream.operators.state.sorted_state import SortedState
 
 StateName = tuple[str, Key]
 What = Literal["state", "content", "leaf"]
+Address = tuple[int, What, str, Key]
+"""What tells a shipment from all others: its fragment, what it is, its name and its key."""
 ALL_TIME = -(2**63)
 
 
@@ -83,7 +85,7 @@ class Shipment:
     grouped: bool = False
 
     @property
-    def address(self) -> tuple[int, What, str, Key]:
+    def address(self) -> Address:
         """What tells it from all others."""
         return self.fragment, self.what, self.name, self.key
 
@@ -187,7 +189,7 @@ class Asking:
     old: Contents
     origins: Mapping[StateName, MoveOrigin]
     new: Staged
-    shipments: dict[tuple[int, What, str, Key], Shipment] = field(default_factory=dict)
+    shipments: dict[Address, Shipment] = field(default_factory=dict)
     outputs: set[int] = field(default_factory=set)
     within: bool = False
     """Whether the old plan is the same fragment of another plan, which has kept what others gave it."""

@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.files import Files, begin
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest, source_batch
-from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS, open_output
+from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS, read_whole
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
@@ -221,8 +220,8 @@ class LocalBackend:
         named = [] if manifest is None else dead_letters_of(self.files, manifest)
         if manifest is not None:
             warn_of_removed_dead_letters(manifest)
-        tables = [pa.parquet.read_table(pa.BufferReader(open_output(self.files, file))) for file in named]
-        return pa.concat_tables(tables).cast(DEAD_LETTER_COLUMNS) if tables else DEAD_LETTER_COLUMNS.empty_table()
+        tables = (read_whole(self.files, file).cast(DEAD_LETTER_COLUMNS) for file in named)
+        return pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *tables])
 
     def explanation(self, job: Job, streams: Sequence[StreamDeclaration]) -> list[str]:
         """Nothing is selected before rows reach the plan."""

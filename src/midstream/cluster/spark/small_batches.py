@@ -186,7 +186,7 @@ class SmallBatches:
             self._growth = max(1.0, real / max(self._known, 1024))
 
     def _fits(self, before: Manifest | None, memory: Memory) -> bool:
-        return before is None or state_bytes(before) <= memory.state
+        return before is None or sum(entry.bytes for entry in before.entries()) <= memory.state
 
     def _dealt(self, batch: Batch, rows: DataFrame) -> Dealt | None:
         """Each slot's rows, if they are few."""
@@ -259,17 +259,6 @@ def _sent_to(port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of a stream on another port."""
     ports = pa.array(np.full(rows.num_rows, port, np.int32))
     return rows.set_column(rows.schema.get_field_index(PORT), pa.field(PORT, pa.int32()), ports)
-
-
-def state_bytes(manifest: Manifest) -> int:
-    """The bytes of all state that a manifest names."""
-    return sum(
-        entry.bytes
-        for fragments in manifest.segments.values()
-        for slots in fragments.values()
-        for entries in slots.values()
-        for entry in entries
-    )
 
 
 def stated_by_files(execution: Any) -> int:

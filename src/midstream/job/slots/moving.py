@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Routing
-from midstream.distribution.moves import FragmentFill, Shipment, StateName, plan_move, plan_move_within
+from midstream.distribution.moves import Address, FragmentFill, Shipment, plan_move, plan_move_within
 from midstream.job.lanes import Filled, Stored, together
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.segment_reuse import SegmentReuse, reuse_of
@@ -46,7 +46,7 @@ class PlanMove:
     within: bool = False
     """Whether each fragment is filled from the same one of the old plan, which has the same stages."""
     fills: list[FragmentFill] = field(init=False)
-    reused: dict[tuple[int, str, str, StateName], SegmentReuse] = field(default_factory=dict)
+    reused: dict[Address, SegmentReuse] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class PlanMove:
         """Decides what is sent and what stays where it is."""
         for shipment in self.shipments():
             stored = {} if shipment.origin is None else self.stored.get(shipment.origin.fragment, {})
-            self.reused[shipment_key(shipment)] = reuse_of(shipment, stored, old, new).into(self.into)
+            self.reused[shipment.address] = reuse_of(shipment, stored, old, new).into(self.into)
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments that were there before, whole or in the parts that new slots name."""
@@ -83,7 +83,7 @@ class PlanMove:
 
     def reuse(self, shipment: Shipment) -> SegmentReuse:
         """What becomes of the segments that a shipment is read from."""
-        return self.reused[shipment_key(shipment)]
+        return self.reused[shipment.address]
 
     @property
     def in_place(self) -> bool:
@@ -102,11 +102,6 @@ class PlanMove:
             for slot, entries in self.reuse(shipment).kept.items():
                 found.setdefault(shipment.fragment, {}).setdefault(slot, []).extend(entries)
         return found
-
-
-def shipment_key(shipment: Shipment) -> tuple[int, str, str, StateName]:
-    """What tells a shipment of a plan from all others."""
-    return shipment.fragment, shipment.what, shipment.name, (shipment.name, shipment.key)
 
 
 @dataclass(slots=True)
@@ -175,7 +170,7 @@ class Move:
         for plan in self.working:
             for shipment in plan.shipments():
                 if plan.reuse(shipment).sent:
-                    found[plan.name, shipment_key(shipment)] = shipment.schema
+                    found[plan.name, shipment.address] = shipment.schema
             for fill in plan.fills:
                 if plan.gives(fill):
                     found[plan.name, (_GIVEN, fill.fragment.number)] = fill.fragment.plan.schema
@@ -187,7 +182,7 @@ class Move:
             Parcel(
                 plan.name,
                 shipment,
-                ports[plan.name, shipment_key(shipment)],
+                ports[plan.name, shipment.address],
                 plan.frontier_of(shipment, frontiers),
                 reused.sent,
                 frozenset(reused.parted),
@@ -208,7 +203,7 @@ class Move:
                 fill,
                 plan.new.functions,
                 frontiers[fill.fragment.number],
-                {ports[p]: s for s in fill.shipments if (p := (plan.name, shipment_key(s))) in ports},
+                {ports[p]: s for s in fill.shipments if (p := (plan.name, s.address)) in ports},
                 {(s.name, s.key): plan.reuse(s).kept for s in fill.shipments if s.what == "state"},
                 {(s.name, s.key): plan.reuse(s).parted for s in fill.shipments if s.what == "state"},
                 {ports[plan.name, (_GIVEN, f.fragment)]: f.stream.alias for f in given},

@@ -27,7 +27,7 @@ from midstream.distribution.moves import Shipment, plan_replay
 from midstream.job.lanes import Stored, by_target, lane_numbers, with_lanes
 from midstream.job.queries.filling import Pace, Ranges, parted
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.moving import PlanMove, shipment_key
+from midstream.job.slots.moving import PlanMove
 from midstream.job.slots.segment_reuse import MOST_RANGES, SegmentReuse, ranges_of_groups
 from midstream.job.task.lanes import KEPT, TARGET
 
@@ -179,7 +179,7 @@ class Replay(PlanMove):
         PlanMove.decide_reuse(self, old, new)
         for shipment in self.shipments():
             if shipment.what == "leaf":
-                self.reused[shipment_key(shipment)] = SegmentReuse(sent=self._sent(shipment))
+                self.reused[shipment.address] = SegmentReuse(sent=self._sent(shipment))
 
     def _sent(self, shipment: Shipment) -> dict[int, Sequence[SegmentEntry]]:
         origin = shipment.origin
