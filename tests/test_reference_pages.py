@@ -64,7 +64,7 @@ AS_OPERATORS = (
     | {"regexp_matches_any_case"}
     | {f"{word}_{name}" for word in ("any", "all") for name in QUANTIFIED.values()}
     | {"nested_equal", *ORDERINGS.values()}
-    | {"as_time", "as_text", "as_uuid", "as_json"}
+    | {"as_time", "as_text", "as_uuid", "as_json", "as_list", "as_interval"}
     | {*("bitwise_and", "bitwise_or", "bitwise_not", "integer_division")}
 )
 FUNCTIONS = (REFERENCE / "functions.md").read_text()

@@ -41,6 +41,9 @@ SAID: dict[str, Any] = {
     "url_extract_path('http://a.b')": None,
     "url_extract_path('a.b/c')": None,
     "NULL = NULL": None,
+    "mask('a-1')": "x-n",
+    "to_json({'a': CAST('[1]' AS JSON)})": '{"a":"[1]"}',
+    "json_object('a', CAST('[1]' AS JSON))": '{"a":[1]}',
     "unhex('61')": b"a",
 }
 

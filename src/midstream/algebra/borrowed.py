@@ -18,7 +18,7 @@ import pyarrow.types as kind
 
 from midstream.algebra.borrowed_functions import FUNCTIONS
 from midstream.algebra.database import column_name, measured, type_of
-from midstream.algebra.expressions import Call, Expression, Literal, filled
+from midstream.algebra.expressions import Call, Case, Expression, Literal, filled
 from midstream.algebra.signatures import refuse
 from midstream.algebra.types import plain
 from midstream.errors import QueryError
@@ -53,6 +53,12 @@ class Borrowed:
     type: pa.DataType
 
 
+HOLD_JSON = frozenset({"json_object", "json_array", "to_json", "to_json_string"})
+"""Functions that make JSON of values, in which JSON is no text."""
+
+GIVE_JSON = HOLD_JSON | {"as_json", "parse_json", "json_merge_patch", "json_extract", "json_at", "json_without"}
+"""Functions that give JSON."""
+
 _OPERATORS = {
     "json_has_key": ("?", "it takes JSON and a text: does the object have this key?"),
     "json_at": ("#>", "it takes JSON and a path as text, such as '{a,b}'"),
@@ -67,7 +73,7 @@ def borrow(function: str, arguments: Sequence[Expression]) -> Borrowed:
     types = tuple(plain(a.type) for a in arguments)
     if function not in BORROWED:
         raise refuse(function, types)
-    texts = _texts(arguments)
+    texts = _texts(arguments, function in HOLD_JSON)
     columns = tuple(plain(a.type) for a in arguments if constant(a) is None)
     problem = f"it takes {_counts(BORROWED[function])} arguments"
     for template in BORROWED[function]:
@@ -83,14 +89,28 @@ def borrow(function: str, arguments: Sequence[Expression]) -> Borrowed:
     raise refuse(written, types, hint)
 
 
+def json_type(value: Expression) -> str:
+    """What a value is in SQL that is known to be JSON, or a list of it; else nothing: to the language it is a text."""
+    if isinstance(value, Call) and value.function in GIVE_JSON:
+        return "JSON" if kind.is_string(value.type) else "JSON[]"
+    listed, chosen = (isinstance(value, Call) and value.function == word for word in ("list_value", "coalesce"))
+    parts = value.arguments if listed or chosen else ()
+    if isinstance(value, Case):
+        parts = (*(part for _, part in value.branches), value.default)
+    known = {json_type(part) for part in parts if not isinstance(part, Literal)}
+    return ("JSON[]" if listed else "JSON") if known == {"JSON"} else ""
+
+
 def columns_among(arguments: Sequence[Expression]) -> list[int]:
     """Which arguments are columns in SQL, and no constants."""
     return [i for i, argument in enumerate(arguments) if constant(argument) is None]
 
 
-def _texts(arguments: Sequence[Expression]) -> list[str]:
+def _texts(arguments: Sequence[Expression], hold_json: bool) -> list[str]:
     places = iter(range(len(arguments)))
-    return [constant(a) or _column(column_name(next(places)), a.type) for a in arguments]
+    types = [f"::{name}" if hold_json and (name := json_type(a)) else "" for a in arguments]
+    columns = zip(arguments, types, strict=True)
+    return [constant(a) or _column(column_name(next(places)), a.type) + type_ for a, type_ in columns]
 
 
 def _column(name: str, type_: pa.DataType) -> str:
@@ -128,6 +148,10 @@ def candidates(message: str) -> str:
     return message.splitlines()[0].partition("Error: ")[2] or message.splitlines()[0]
 
 
+_PLACE = re.compile(r"\{(?=[\w*:])")
+"""How a place in a template begins, which a text must not be taken for."""
+
+
 def constant(expression: Expression) -> str | None:
     """A constant as SQL; None for what has to be a column."""
     if isinstance(expression, Call) and expression.function == "list_value":
@@ -147,7 +171,9 @@ def constant(expression: Expression) -> str | None:
         case Decimal():
             return f"{expression.value}::DECIMAL({expression.type.precision}, {expression.type.scale})"
         case str(value) if "\0" not in value:
-            return "'" + value.replace("'", "''") + "'"
+            quoted = "'" + value.replace("'", "''") + "'"
+            apart = _PLACE.sub("' || chr(123) || '", quoted)
+            return quoted if apart == quoted else f"({apart})"
         case dt.date() as value if not isinstance(value, dt.datetime):
             return f"DATE '{value.isoformat()}'"
         case dt.timedelta() as value:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.types as kind
 
-from midstream.algebra.borrowed import candidates, columns_among, constant
+from midstream.algebra.borrowed import candidates, columns_among, constant, json_type
 from midstream.algebra.database import column_name, fitted, measured, run, type_of
 from midstream.algebra.expressions import TRUE, AggregateCall, Expression, filled
 from midstream.algebra.over import OrderKey
@@ -82,7 +82,7 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
     "collect_list": (f"coalesce(list({{distinct}}{{a}}{{order}}) {_KNOWN}, [])",),
     "collect_set": (f"coalesce(list(DISTINCT {{a}} ORDER BY {{a}}) {_KNOWN}, [])",),
     "string_agg": ("string_agg({distinct}{a}{order})", "string_agg({distinct}{a}, {b}{order})"),
-    "json_group_array": ("to_json(list({distinct}{a}{order}))",),
+    "json_group_array": ("to_json(list({distinct}{a}{order}){json})",),
     "json_group_object": (f"to_json({_NEWEST})",),
     "topk": (f"(list({{a}} ORDER BY {{a}} DESC) {_KNOWN})[1:{{b}}]", _TOP),
     "topkdistinct": (f"(list(DISTINCT {{a}} ORDER BY {{a}} DESC) {_KNOWN})[1:{{b}}]",),
@@ -94,6 +94,8 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
     "attr": ("CASE WHEN count(DISTINCT {a}) = 1 AND count({a}) = count(*) THEN any_value({a}) END",),
 }
 """Every aggregate that DuckDB computes."""
+
+GIVE_JSON = frozenset({"json_group_array", "json_group_object"})
 
 IN_ORDER = frozenset(
     {"first", "last", "any_value", "last_known", "array_agg", "collect_list", "string_agg", "arg_min", "arg_max"}
@@ -139,6 +141,9 @@ def borrow_aggregate(
         form = template.replace("{order}", f" ORDER BY {', '.join(keys)}" if keys else "")
         form = form.replace("{then}", "".join(f", {key}" for key in keys))
         form = form.replace("{distinct}", "DISTINCT " if distinct else "")
+        known = json_type(arguments[-1]) if function in GIVE_JSON else ""
+        form = form.replace("{json}", f"::{known}[]" if known else "")
+        form = form.replace("'value': {b}", f"'value': {{b}}::{known}" if known else "'value': {b}")
         for letter, argument in zip("abc", arguments, strict=False):
             form = form.replace(f"{{{letter}}}", texts[argument])
         try:

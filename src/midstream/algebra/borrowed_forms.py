@@ -73,6 +73,37 @@ def held(whole: str, part: str) -> str:
     return f"json_contains({sides} ELSE {part}::JSON END))"
 
 
+def masked(text: str, others: str = "-") -> str:
+    """A text with a letter in the place of each of its kind, and of all others if they are hidden too."""
+    for kind, letter in (("[^A-Za-z0-9]", others), ("[A-Z]", "X"), ("[a-z]", "x"), ("[0-9]", "n")):
+        text = f"regexp_replace({text}, '{kind}', '{letter}', 'g')" if letter else text
+    return text
+
+
+_SOUNDS = "'ABCDEFGHIJKLMNOPQRSTUVWXYZ', '01230120022455012623010202'"
+
+_CODES = (
+    f"translate(upper({{0}})[1], {_SOUNDS}) || translate(regexp_replace(upper({{0}})[2:], '[HW]', '', 'g'), {_SOUNDS})"
+)
+
+_APART = f"list_reduce(range(1, 7), lambda a, d: regexp_replace(a, d || '+', d::VARCHAR, 'g'), {_CODES})"
+
+SOUNDEX = (
+    "CASE WHEN regexp_matches({0}, '^[A-Za-z]') THEN upper({0})[1] ||"
+    f" rpad(regexp_replace(({_APART})[2:], '[^1-6]', '', 'g'), 3, '0') ELSE {{0}} END"
+)
+"""How a name sounds: its first letter and the codes of three consonants; H and W do not part equal ones."""
+
+_DIGITS = "list_transform(string_split(upper({0}), ''), lambda c: instr('0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ', c) - 1)"
+
+CONVERTED = (
+    f"CASE WHEN list_bool_and(list_transform({_DIGITS}, lambda d: d BETWEEN 0 AND {{1}} - 1)) THEN"
+    f" to_base(list_reduce({_DIGITS}, lambda a, d: a * {{1}} + d, 0::BIGINT), {{2}}::INTEGER)"
+    " ELSE error('conv takes digits of its base') END"
+)
+"""A whole number that is written in one base, in another."""
+
+
 def found(text: str, part: str, start: str) -> str:
     """The place of a part from a place on, or 0."""
     place = f"instr({text}[{start}:], {part})"
@@ -107,6 +138,11 @@ URL = {
 PART = " ".join(f"WHEN '{'REF' if p == 'fragment' else p.upper()}' THEN {sql}" for p, sql in URL.items())
 
 PARAMETER = "nullif(regexp_extract({0}, '[?&]' || regexp_escape({1}) || '=([^&#]*)', 1), '')"
+
+AMOUNT = (
+    "CASE WHEN date_part('month', {0}::INTERVAL) + date_part('year', {0}::INTERVAL) = 0 THEN {0}::INTERVAL"
+    " ELSE error('months are not all as long: write days') END"
+)
 
 AS_TEXT = (("", ""), ("_text", "_string"))
 

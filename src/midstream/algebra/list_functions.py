@@ -23,6 +23,10 @@ LIST_FUNCTIONS = {
     **dict.fromkeys(("any_match", "array_any_match", "exists"), decided("any", "list_transform({0}, {f})")),
     **dict.fromkeys(("all_match", "forall"), decided("all", "list_transform({0}, {f})")),
     "zip_with": "list_transform(list_zip({0}, {1}), {f})",
+    "array_sort": (
+        "list_transform(list_sort(list_transform({0}, lambda x, i: {'less': len(list_filter({0}, lambda y:"
+        " list_transform([[y, x]], {f})[1] < 0)), 'place': i, 'it': x})), lambda e: e.it)"
+    ),
     "map_filter": "map_from_entries(list_filter({0}, {f}))",
     "transform_keys": "map_from_entries(list_transform({0}, lambda {p}: {'key': {b}, 'value': {p}.value}))",
     "transform_values": "map_from_entries(list_transform({0}, lambda {p}: {'key': {p}.key, 'value': {b}}))",

@@ -139,12 +139,15 @@ def tick_at(instant: int | str | dt.datetime, domain: TimeDomain) -> int:
 
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]*)\s*")
 
+_CLOCK = re.compile(r"([+-]?)\b(\d{1,9}):(\d\d)(?::(\d\d(?:\.\d+)?))?")
+"""Hours, minutes and seconds as clocks show them."""
+
 LONGEST_TEXT = 200
 """How many characters a duration may have."""
 
 
 def _parse(text: str, domain: TimeDomain) -> int:
-    total, at, rest = 0, 0, text.strip().lower()
+    total, at, rest = 0, 0, _CLOCK.sub(r"\1\2 hours \1\3 minutes \g<1>0\4 seconds", text.strip().lower())
     while at < len(rest) or not rest:
         # One part after the other: a pattern for all of them would try every way to divide a long number.
         found = _PART.match(rest, at)
@@ -164,13 +167,15 @@ def _one(number: str, unit: str, text: str, domain: TimeDomain) -> int:
     if domain.is_integer:
         if unit:
             raise QueryError(f"{text!r} has a unit, but time is an integer", hint=f"write {number}")
-        if not float(number).is_integer():
-            raise QueryError(f"{text!r} is not a whole number of ticks")
-        return int(float(number))
+        whole, _, fraction = number.partition(".")
+        if fraction.strip("0"):
+            raise QueryError(f"{text} is not a whole number of ticks")
+        return int(whole)
     factor = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
     if factor is None:
         if not unit:
-            raise QueryError(f"{text!r} has no unit", hint=f"write for instance '{number} seconds'")
+            hint = f"write for instance '{number} seconds'"
+            raise QueryError(f"{text} has no unit, but time is a timestamp", hint=hint)
         known = [name for name in _UNITS if len(name) >= 3 and name not in ("sec", "min")]
         raise QueryError(f"unknown unit of time {unit!r}", hint="use " + ", ".join(known))
     whole, _, fraction = number.partition(".")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, IN_ORDER, borrow_aggregate, overloaded
+from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, GIVE_JSON, IN_ORDER, borrow_aggregate, overloaded
 from midstream.algebra.declarations import ARRIVAL, AggregateFunction
 from midstream.algebra.expressions import (
     AggregateCall,
@@ -72,6 +72,8 @@ class Aggregates:
                 return Column(known.name, call.type)
         named = NamedAggregate(self._unique(str(call)), call)
         self.calls.append(named)
+        if name in GIVE_JSON:
+            self.binding.json.add(named.name)
         return Column(named.name, call.type)
 
     def over_groups(
@@ -109,6 +111,8 @@ class Aggregates:
         if star and (name != "count" or distinct):
             raise self.binding.error(f"{node.name} does not take *", star[0], hint="name a column")
         arguments = [] if star else [self.binding.folded(inner.bind(a)) for a in node.expressions]
+        if name in GIVE_JSON:
+            arguments = list(map(self.binding.marked, arguments))
         user = self.binding.catalog.functions.get(node.name.lower())
         if isinstance(user, AggregateFunction):
             return AggregateCall(user.name, tuple(arguments), user.returns, distinct, where)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
-from midstream.algebra.expressions import Call, Expression, Literal, columns_of, walk
+from midstream.algebra.expressions import Call, Column, Expression, Literal, columns_of, walk
 from midstream.algebra.semantics.scalars import evaluator
 from midstream.algebra.types import TEXT, is_number
 from midstream.errors import InputError, QueryError
@@ -47,6 +47,8 @@ class Binding:
     first_stream: StreamDeclaration | None = None
     sources: int = 0
     time_type: pa.DataType = field(default_factory=pa.int64)
+    json: set[str] = field(default_factory=set)
+    """The columns of sub-queries and aggregates that are known to hold JSON."""
 
     def error(
         self, message: str, node: exp.Expression | None, *, detail: str | None = None, hint: str | None = None
@@ -105,6 +107,10 @@ class Binding:
             return Literal(evaluator(value, [], self.catalog)(()), value.type)
         except InputError:
             return value
+
+    def marked(self, value: Expression) -> Expression:
+        """A value, of which JSON is known to be such."""
+        return Call("as_json", (value,), TEXT) if isinstance(value, Column) and value.name in self.json else value
 
     def require_same_time(self, stream: StreamDeclaration, node: exp.Expression) -> None:
         """Refuses to mix integer time with timestamps, and timestamps that have a zone with those that have none."""

@@ -29,7 +29,7 @@ def bind_cast(binder: ValueBinder, node: exp.Cast) -> Expression:
     else:
         bound = binder.bind(inner)
     if (function := _borrowed(bound.type, type_, name.this)) is not None and not attempt:
-        arguments = [bound, Literal(None, type_)] if function == "as_type" else [bound]
+        arguments = [bound, Literal(None, type_)] if function in ("as_type", "as_list") else [bound]
         return binder.call(function, arguments, [inner] * len(arguments), node)
     if kind.is_null(bound.type):
         return Literal(None, type_)
@@ -45,7 +45,9 @@ def _borrowed(source: pa.DataType, target: pa.DataType, name: str) -> str | None
     if kind.is_null(source):
         return None
     if kind.is_nested(target) and source != target:
-        return "as_type"
+        return "as_list" if kind.is_list(target) and kind.is_string(source) else "as_type"
+    if kind.is_duration(target) and kind.is_string(source):
+        return "as_interval"
     if name in ("UUID", "JSON", "JSONB") and not kind.is_nested(source):
         return "as_uuid" if name == "UUID" else "as_json"
     if kind.is_time(target) and source != target:

@@ -342,7 +342,8 @@ class ExpressionGrammar(CallGrammar):
         if word == "ARRAY" and self.token_after(2) in (TokenType.SELECT, TokenType.WITH):
             return self._array(token)
         following = self._next.token_type
-        if word == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
+        signed = following == TokenType.DASH and self.is_unit(3)
+        if word == "INTERVAL" and (signed or following in (TokenType.STRING, TokenType.NUMBER)):
             self._advance()
             return at(exp.Interval(this=self.duration()), token)
         if word == "INTERVAL" and (following == TokenType.L_PAREN or self.is_unit(2)):

@@ -63,7 +63,7 @@ class Grammar:
     def fail(self, message: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
         """Raises the error at a token, by default the one that comes next."""
         token = token or self._curr
-        position = token.start if token else self._end_of_text()
+        position = token.start if token else self._tokens[-1].end + 1 if self._tokens else 0
         raise QueryError(message, hint=hint).at(self.sql, position)
 
     def expected(self, what: str, hint: str | None = None) -> NoReturn:
@@ -170,6 +170,3 @@ class Grammar:
         self._depth += 1
         if self._depth > DEEPEST:
             self.fail(f"the query nests deeper than {DEEPEST} levels", hint="split it with WITH, or write it flatter")
-
-    def _end_of_text(self) -> int:
-        return self._tokens[-1].end + 1 if self._tokens else 0

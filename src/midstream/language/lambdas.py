@@ -29,10 +29,12 @@ def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
     function, zips = next(one for one in node.expressions if isinstance(one, exp.Lambda)), name == "zip_with"
     names, reduces = [name.name for name in function.expressions], "reduce" in LIST_FUNCTIONS[name]
     begins, most = reduces and len(given) > 1, 1 + (reduces or zips)
-    if len(node.expressions) - len(given) > 1 or not 1 + zips <= len(given) <= most or len(names) > 2 + reduces:
+    fits = 1 + (name == "array_sort") <= len(names) <= 2 + reduces and 1 + zips <= len(given) <= most
+    if len(node.expressions) - len(given) > 1 or not fits:
         takes = f"a list, a function of at most {2 + reduces} values{' and a value to begin with' * reduces}"
         raise binding.error(f"{node.name} takes {takes}", node)
-    form, parts = form_of(name, given[0].type), parts_of([one.type for one in given[: 1 + zips]])
+    sides = [given[0], *(given[1:] if zips else given * (name == "array_sort"))]
+    form, parts = form_of(name, given[0].type), parts_of([one.type for one in sides])
     if form is None or not parts:
         raise binding.error(f"{node.name} takes a list or a map, not {show_type(given[0].type)}", node)
 

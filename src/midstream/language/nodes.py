@@ -97,6 +97,12 @@ def all_of(parts: Sequence[Node], connector: type[Node] = exp.And) -> Node:
     return reduce(lambda whole, part: connector(this=whole, expression=part), parts)
 
 
+def bounds_of(between: Node) -> list[Node]:
+    """The two conditions of a BETWEEN."""
+    low, high = (between.args[side] for side in ("low", "high"))
+    return [exp.GTE(this=between.this, expression=low), exp.LTE(this=between.this.copy(), expression=high)]
+
+
 def flatten(node: Node, connector: type[Node]) -> list[Node]:
     """The parts of a chain of ANDs or ORs, left to right."""
     parts: list[Node] = []

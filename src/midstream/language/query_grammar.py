@@ -55,16 +55,13 @@ class QueryGrammar(SourceGrammar):
             pass
         if self._curr and end.token_type == TokenType.SEMICOLON:
             self.fail("one query at a time", end, hint="remove what follows the ;")
-        if self._curr:
-            self._unexpected_end()
-        return made
-
-    def _unexpected_end(self) -> None:
         if self.peek(TokenType.L_BRACKET):
             self.fail("a window needs a stream before it", hint="write the window after a stream in FROM")
         if self.peek(TokenType.R_PAREN):
             self.fail("there is no ( for this )")
-        self.fail(f"unexpected {self.found()}", hint="the query could have ended before it")
+        if self._curr:
+            self.fail(f"unexpected {self.found()}", hint="the query could have ended before it")
+        return made
 
     def query(self) -> Node:
         """A query: WITH, then selections joined by set operations; INTERSECT binds tighter."""

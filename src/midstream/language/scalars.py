@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.borrowed import BORROWED, borrow
+from midstream.algebra.borrowed import BORROWED, HOLD_JSON, borrow, json_type
 from midstream.algebra.borrowed_functions import OVERLOADS
 from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.expressions import Call, Case, Expression, Literal, columns_of
@@ -32,7 +32,7 @@ from midstream.language.comparisons import fields_of, list_compared, nested_comp
 from midstream.language.grammar import DEEPEST
 from midstream.language.lambdas import bind_lambda, is_lambda
 from midstream.language.literals import coerce
-from midstream.language.nodes import Node, column_named, flatten, place
+from midstream.language.nodes import Node, all_of, bounds_of, column_named, flatten, place
 from midstream.language.operator_tables import CALCULATED, COMPARED, OPERATORS, READS_LITERALS, ROW_COMPARISONS
 from midstream.language.over import Overs
 from midstream.language.scope import Scope
@@ -93,7 +93,7 @@ class ScalarBinder:
 
     def call(self, function: str, arguments: list[Expression], nodes: list[Node], node: Node) -> Call:
         """A built-in function, its arguments cast to what it takes."""
-        if function == "-" and isinstance(arguments[0], Call) and arguments[0].function == "as_json":
+        if function == "-" and json_type(self.binding.marked(arguments[0])):
             function = "json_without"
         if function in BORROWED:
             return self.borrowed(function, arguments, node)
@@ -113,7 +113,8 @@ class ScalarBinder:
 
     def borrowed(self, function: str, arguments: list[Expression], node: Node) -> Call:
         """A function that another engine computes, which casts its arguments itself."""
-        given = tuple(coerce(a, plain(a.type)) for a in arguments)
+        marked = map(self.binding.marked, arguments) if function in HOLD_JSON else arguments
+        given = tuple(coerce(a, plain(a.type)) for a in marked)
         if function == "field" and isinstance(given[1], Literal) and not kind.is_string(of := given[0].type):
             name, known = str(given[1].value), [field.name for field in of] if kind.is_struct(of) else []
             if name.casefold() not in map(str.casefold, known):
@@ -230,12 +231,6 @@ class ScalarBinder:
             return self._apply("is_null", [node.this], node)
         return self._apply("is_not_distinct_from", [node.this, node.expression], node)
 
-    def _between(self, node: exp.Between) -> Expression:
-        subject, low, high = self.bind(node.this), self.bind(node.args["low"]), self.bind(node.args["high"])
-        lower = self.call(">=", [subject, low], [node.this, node.args["low"]], node)
-        upper = self.call("<=", [subject, high], [node.this, node.args["high"]], node)
-        return Call("and", (lower, upper), BOOLEAN)
-
     def _struct(self, fields: dict[str, Node], node: Node) -> Expression:
         parts = [part for name, value in fields.items() for part in (exp.Literal.string(name), value)]
         return self._apply("named_struct", parts, node)
@@ -339,7 +334,7 @@ BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
     exp.Not: lambda binder, node: binder._apply("not", [node.this], node),
     exp.BitwiseNot: lambda binder, node: binder._apply("bitwise_not", [node.this], node),
     exp.Is: ScalarBinder._is,
-    exp.Between: ScalarBinder._between,
+    exp.Between: lambda binder, node: binder.bind(all_of(bounds_of(node))),
     exp.In: ScalarBinder._in,
     exp.Tuple: ScalarBinder._tuple,
     exp.Exists: lambda binder, node: binder._queries("EXISTS", node).exists(binder, node),

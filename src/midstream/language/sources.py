@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
+from midstream.algebra.borrowed import json_type
 from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction, conjuncts
 from midstream.algebra.plan import (
@@ -324,6 +325,8 @@ class SourceBinder:
         columns = self._column_names(node, names)
         new = {ARRIVAL: f"{unique}.{ARRIVAL}"} | {n: f"{unique}.{c}" for n, c in zip(names, columns, strict=True)}
         renamed = rename(relation, new)
+        for one in relation.columns if isinstance(relation, Project) else ():
+            self.binding.json |= {new[one.name]} if json_type(self.binding.marked(one.expression)) == "JSON" else set()
         visible = unique if alias is None and isinstance(node, exp.Subquery) else self._visible(node)
         schema = pa.schema([renamed.schema.field(new[name]) for name in names])
         source = scope.add(visible, schema, columns, alias or node)

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.language.literals import months
-from midstream.language.nodes import Duration, Node, WindowClause, all_of, at_same, column_named, flatten
+from midstream.language.nodes import Duration, Node, WindowClause, all_of, at_same, bounds_of, column_named, flatten
 
 NOW = frozenset({"now", "current_timestamp", "localtimestamp"})
 """What the time of the query is called."""
@@ -45,17 +45,12 @@ def timed(node: Node, name: str, stream: StreamDeclaration) -> Timed:
 def take_windows(select: exp.Select, streams: Sequence[Timed]) -> None:
     """Makes conditions of WHERE that ask for the time of the query windows of the stream that they name."""
     if (where := select.args.get("where")) is not None:
-        parts = [part for whole in flatten(where.this, exp.And) for part in _bounds(whole)]
+        wholes = [(whole, isinstance(whole, exp.Between)) for whole in flatten(where.this, exp.And)]
+        parts = [
+            part for whole, two in wholes for part in (bounds_of(whole) if two and _tells_time(whole) else [whole])
+        ]
         kept = [part for part in parts if not _taken(part, _stream_of(part, streams))]
         select.set("where", exp.Where(this=all_of(kept)) if kept else None)
-
-
-def _bounds(part: Node) -> list[Node]:
-    """The two conditions of a BETWEEN that asks for the time; any other condition as it is."""
-    if not isinstance(part, exp.Between) or not _tells_time(part):
-        return [part]
-    low, high = part.args["low"], part.args["high"]
-    return [exp.GTE(this=part.this, expression=low), exp.LTE(this=part.this.copy(), expression=high)]
 
 
 def _taken(part: Node, stream: Timed | None) -> bool:

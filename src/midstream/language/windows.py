@@ -123,21 +123,9 @@ def bind_duration(binding: Binding, node: Duration, domain: TimeDomain) -> int:
     """A duration in ticks."""
     with binding.at(node):
         text = duration_text(node)
-        try:
-            found = ticks(_amount(text), domain)
-        except (OverflowError, ValueError):
-            raise QueryError(f"{text} is not a duration") from None
-        if abs(found) > LONGEST:
+        if abs(found := ticks(text, domain)) > LONGEST:
             raise QueryError(f"{text} is too long a time")
         return found
-
-
-def _amount(text: str) -> str | int | float:
-    """A bare number as a number, so that it is not rounded."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text) if text.replace(".", "", 1).lstrip("-").isdecimal() else text
 
 
 def join_of(
