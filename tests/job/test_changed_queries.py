@@ -617,5 +617,5 @@ def test_instants_that_neither_text_answers_are_told(tmp_path: Path) -> None:
         session.finish()
     begun = next(one.record for one in query.history if one.record.get("event") == "started")
     first = min(session.results("q")["valid_from"].to_pylist())
-    assert begun["complete"].endswith(f"neither text answers for instants from 0 on before {first}")
-    assert told["complete"] == begun["complete"] and first == begun["complete_from"]
+    assert begun["gap"].endswith(f"neither text answers for instants from 0 on before {first}")
+    assert told["gap"] == begun["gap"] and first == begun["complete_from"]

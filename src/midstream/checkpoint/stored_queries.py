@@ -151,7 +151,7 @@ def past_migration(name: str, record: Mapping[str, Any], time: str) -> StoredMig
 def _note(record: Mapping[str, Any]) -> str:
     if record.get("event") == "started":
         shared = f"; shares state with {', '.join(record['shares'])}" if record["shares"] else ""
-        return f"{record['complete']}{shared}"
+        return f"{record['complete']}{record['gap']}{shared}"
     difference = (record.get("verified") or {}).get("difference")
     if difference is None:
         return ""

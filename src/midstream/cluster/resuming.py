@@ -205,7 +205,7 @@ def _begin_changes(session: ResumedSession, texts: Sequence[Text]) -> None:
     names = ", ".join(text.name for text in texts)
     log.warning("queries %s are replaced once all their windows are filled; until then the old texts answer", names)
     for change in changes:
-        log.warning("query %s: %s", change.text.name, change.verdict)
+        log.warning("query %s: %s", change.text.name, replace(change.verdict, gap=""))
 
 
 def _go_on_undeclared(session: ResumedSession) -> None:

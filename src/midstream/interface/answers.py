@@ -64,7 +64,8 @@ def answer_text(command: Command | None, answer: Record) -> str:
             if command.verify is not None:
                 then = "and waits then" if command.then == "wait" else "and changes if they give the same"
                 return f"query {query} runs by both texts for {command.verify}, {then}"
-            return "\n".join(f"query {p['query']} is replaced with the next batch: {p['complete']}" for p in parts)
+            replaced = [(p["query"], p["complete"] + p["gap"]) for p in parts]
+            return "\n".join(f"query {name} is replaced with the next batch: {told}" for name, told in replaced)
         case SwitchQuery(query):
             return f"query {query} changes with the next batch; {verified_text(answer['verified'])}"
         case DropQuery(query):
@@ -241,4 +242,5 @@ def change_text(record: Record) -> str:
     from midstream.job.queries.verdict import WindowVerdict  # help on commands does without what runs jobs
 
     takes = f" (about {seconds(record['seconds'])} to read rows)" if record["seconds"] else ""
-    return "\n  ".join([f"{record['complete']}{takes}", *(str(WindowVerdict(**w)) for w in record["windows"])])
+    windows = [str(WindowVerdict(**window)) for window in record["windows"]]
+    return "\n  ".join([f"{record['complete']}{record['gap']}{takes}", *windows])

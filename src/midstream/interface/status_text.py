@@ -136,7 +136,7 @@ def migration_line(change: StoredMigration) -> str:
     if record.get("event") == "started":
         kept = ", ".join(f"{alias} since batch {batch}" for alias, batch in record["inherited"].items())
         shared = f", with what {', '.join(record['shares'])} keeps: {kept}" if kept else ""
-        return f"  started with batch {change.start_batch}{shared}: {record['complete']}"
+        return f"  started with batch {change.start_batch}{shared}: {record['complete']}{record['gap']}"
     if record.get("event") in ("quarantined", "resumed", "functions changed"):
         since = f", stopped in batch {change.start_batch}" if record["event"] == "resumed" else ""
         return f"  {record['event']} with batch {change.end_batch}{since}: {change.trigger}"

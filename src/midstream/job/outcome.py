@@ -11,7 +11,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import query_of
+from midstream.checkpoint.names import query_of, replaced_name
 from midstream.checkpoint.records import (
     Asked,
     Outputs,
@@ -247,8 +247,9 @@ class Outcome:
         }
 
     def _history(self, query: RunningQuery) -> list[Mapping[str, Any]]:
-        past = self.before.account(query.name).history
-        return [*past, *self.batch.sharing.started(query.name), *self._finished_migration(query)][-REMEMBERED:]
+        old = self.batch.queries.get(replaced_name(query.name, self.batch.batch_id))
+        begun = self.batch.sharing.started(query.name, INFINITY if old is None else self._released(old))
+        return [*self.before.account(query.name).history, *begun, *self._finished_migration(query)][-REMEMBERED:]
 
     def _set_aside(self, query: str) -> SetAside | None:
         before = self.before.account(query).set_aside
@@ -314,8 +315,7 @@ class Outcome:
         roots = self._parts(query, slots, query.staged.root.number)
         if query.waits or target.waits:
             return min([self.batch.advance_to(query), *(part.passed for part in roots)])
-        held = [part.held_from for part in roots if part.held_from is not None]
-        return min([query.reached(self.registers), *held])
+        return min([query.reached(self.registers), *(p.held_from for p in roots if p.held_from is not None)])
 
     def _complete(self, query: RunningQuery) -> int:
         """How far a plan's results are complete."""

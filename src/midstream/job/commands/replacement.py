@@ -34,9 +34,9 @@ def replacement(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
     """What putting another text in a query's place would do."""
     changes = changes_by(job, command, catalog)
     shadow_by(job, command, changes, catalog)
-    first, *readers = changes
     paced = command.verify is None and is_paced(job, changes)
-    return {**first.to_json(), "paced": paced, "readers": [reader.to_json() for reader in readers]}
+    first, *readers = [{**change.to_json(), "gap": "" if paced else change.verdict.gap} for change in changes]
+    return {**first, "paced": paced, "readers": readers}
 
 
 def is_paced(job: Job, changes: Sequence[Replacement]) -> bool:

@@ -160,4 +160,4 @@ def tell_of_started(manifest: Manifest) -> None:
 def _tell(name: str, record: Mapping[str, Any], earlier: Mapping[str, Any]) -> None:
     replaced = earlier.get("strategy") == "replace" and earlier["start_batch"] == record["start_batch"]
     begun = "was replaced" if replaced else "started"
-    log.warning("query %s %s with batch %d: %s", name, begun, record["start_batch"], record["complete"])
+    log.warning("query %s %s with batch %d: %s", name, begun, record["start_batch"], record["complete"] + record["gap"])

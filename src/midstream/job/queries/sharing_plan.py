@@ -388,13 +388,13 @@ class SharingPlan:
         """From which instant on a query's results are complete; changes are, once the instant before was."""
         record, query = self.records[name], self.queries[name].plan.query
         whole = None if record.whole_at is None else changes_from(record.whole_at, query)
-        told = complete(record.start, record.lacks_rows, whole, query.domain)
-        return {**told, "complete": told["complete"] + unanswered(self.before, self.queries[name], record.start)}
+        return complete(record.start, record.lacks_rows, whole, query.domain)
 
-    def started(self, name: str) -> list[dict[str, Any]]:
-        """What a query's history says of its start, if it came while others ran."""
+    def started(self, name: str, ended: int = INFINITY) -> list[dict[str, Any]]:
+        """What a query's history says of its start, if it came while others ran; one whose place it takes has ended."""
         if not self.is_fresh(name):
             return []
         begun = self.records[name].begun(self.batch_id, self.queries[name].plan.text)
         derived = {rows.alias: rows.of for rows in self.derived if rows.query == name}
-        return [{**begun, **self.completeness(name), "derived": derived}]
+        gap = unanswered(ended, self.start(name), self.queries[name].plan.query.domain)
+        return [{**begun, **self.completeness(name), "derived": derived, "gap": gap}]

@@ -7,10 +7,9 @@ because they are kept no more or what it shares has worked through them, it is t
 
 from __future__ import annotations
 
-from midstream.algebra.time import BEGINNING, INFINITY, LONGEST, instant
+from midstream.algebra.time import BEGINNING, INFINITY, LONGEST, TimeDomain, instant
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name, replaced_name
-from midstream.job.queries.running_query import RunningQuery
+from midstream.checkpoint.names import replaced_name
 
 
 def answered_to(before: Manifest | None, name: str, otherwise: int) -> int:
@@ -18,12 +17,10 @@ def answered_to(before: Manifest | None, name: str, otherwise: int) -> int:
     return otherwise if before is None else before.released.get(replaced_name(name, before.batch_id + 1), otherwise)
 
 
-def unanswered(before: Manifest | None, query: RunningQuery, start: int) -> str:
-    """What is said of instants for which neither a new query answers nor the one whose place it takes at once."""
-    ended, domain = answered_to(before, query.name, INFINITY), query.plan.query.domain
-    at_once = before is not None and not query.begins.paced and copy_name(query.name) not in before.queries
+def unanswered(ended: int, start: int, domain: TimeDomain) -> str:
+    """What is said of instants for which nobody answers, where a query has ended and the one in its place starts."""
     first, last = BEGINNING + LONGEST, INFINITY - LONGEST  # beyond these no row has come
-    if not at_once or not max(ended, first) < start < last:
+    if not max(ended, first) < start < last:
         return ""
     since = "" if ended <= first else f"from {instant(ended, domain)} on "
     return f"; neither text answers for instants {since}before {instant(start, domain)}"

@@ -13,7 +13,7 @@ from midstream.job.queries.completeness import ALWAYS, COMPLETE, changes_from
 from midstream.job.queries.derived_windows import derived_windows, is_derivable, why_empty
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
-from midstream.job.queries.succession import answered_to
+from midstream.job.queries.succession import answered_to, unanswered
 from midstream.job.task.works import BySlot
 from midstream.optimizer.cost import Constants
 
@@ -54,7 +54,8 @@ class Verdict:
     """What a query starts with, and from which instant on its results are complete (None: from the beginning, or never,
     as `complete` says).
 
-    `seconds` is what reading the rows is expected to take, in one slot.
+    `seconds` is what reading the rows is expected to take, in one slot. `gap` says for which instants nobody answers if
+    it takes another's place at once.
     """
 
     windows: tuple[WindowVerdict, ...]
@@ -62,6 +63,7 @@ class Verdict:
     complete_from: int | None
     complete: str
     seconds: float
+    gap: str = ""
 
     @staticmethod
     def of(
@@ -84,7 +86,9 @@ class Verdict:
         record, windows = plan.records[name], tuple(_windows(plan, query, before, old or {}))
         told = plan.completeness(name)
         seconds = sum(window.rows for window in windows) * (costs.row + costs.probe + costs.insert) / costs.second
-        return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds)
+        ended = INFINITY if query.begins.paced else answered_to(before, name, INFINITY)
+        gap = unanswered(ended, record.start, query.plan.query.domain)
+        return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds, gap)
 
     @property
     def whole_at(self) -> int:
@@ -108,11 +112,11 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         windows = [asdict(window) for window in self.windows]
-        told = {"complete_from": self.complete_from, "complete": self.complete}
+        told = {"complete_from": self.complete_from, "complete": self.complete, "gap": self.gap}
         return {"windows": windows, "seconds": round(self.seconds, 3), **told}
 
     def __str__(self) -> str:
-        return "; ".join([*map(str, self.windows), self.complete])
+        return "; ".join([*map(str, self.windows), self.complete + self.gap])
 
 
 def _plan(before: Manifest, queries: Mapping[str, RunningQuery], apart: Collection[str]) -> SharingPlan:

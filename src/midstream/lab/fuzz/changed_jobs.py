@@ -20,7 +20,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from midstream.algebra.snapshots import snapshot_equal
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.time import BEGINNING, INFINITY, LONGEST
 from midstream.api import plans, reference
 from midstream.checkpoint.commands import CancelMigration, ReplaceQuery, SwitchQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
@@ -228,7 +228,11 @@ def _judged(job: ChangedJob) -> str | None:
     if replaced is not None and start is not None:
         name = replaced["old_results"]
         released = session.job.manifest.released[name]
-        whole = record["complete"] == COMPLETE
+        told, whole = bool(record["gap"]), record["complete"] == COMPLETE
+        if told != (max(released, BEGINNING + LONGEST) < start < INFINITY - LONGEST):
+            return (
+                f"{record['gap'] or 'no gap is told'}, where the old text ends at {released} and this starts at {start}"
+            )
         # By rows that are kept it goes on from where the old text ended; what runs already answers from now on.
         follows = whole and record["derived"] and set(record["derived"]) == set(record["inherited"])
         if follows and released > start:
