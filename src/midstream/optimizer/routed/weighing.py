@@ -14,16 +14,16 @@ its stream, and whatever travels takes the links between sites.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Protocol
 
 from midstream.algebra.placements import Placement
-from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
-from midstream.optimizer.join_graph import Inputs, JoinGraph, Routed
+from midstream.optimizer.cost import ROW_OVERHEAD, Cost
+from midstream.optimizer.graph_estimates import GraphEstimator
+from midstream.optimizer.join_graph import Routed
 from midstream.optimizer.routed.shapes import may_route
-from midstream.optimizer.sites.topology import INTERVAL, Copied, Shares, Topology, Travelling
+from midstream.optimizer.sites.topology import INTERVAL, Copied, Shares, Travelling
 
 MOST = 8
 """Up to how many streams routed joins are weighed."""
@@ -37,42 +37,6 @@ Orders = tuple[tuple[int, ...], ...]
 Placements = tuple[tuple[Placement, ...], ...]
 Classes = tuple[int, ...]
 """The classes of equal terms by which a probe finds its partners."""
-
-
-class Flowing(Protocol):
-    """What a set of streams gives: rows per tick, rows of a snapshot, bytes of a row."""
-
-    @property
-    def rate(self) -> float: ...
-    @property
-    def population(self) -> float: ...
-    @property
-    def width(self) -> float: ...
-
-
-class Joins(Protocol):
-    """What is known of a join graph: its flows, its keys, and where its rows lie."""
-
-    @property
-    def graph(self) -> JoinGraph: ...
-    @property
-    def constants(self) -> Constants: ...
-    @property
-    def leaves(self) -> Sequence[Flowing]: ...
-    @property
-    def spread(self) -> bool: ...
-    @property
-    def batch_ticks(self) -> float: ...
-    @property
-    def topology(self) -> Topology | None: ...
-    @property
-    def homes(self) -> Sequence[str | None]: ...
-
-    def flow(self, inputs: Inputs) -> Flowing:
-        """What the join of a set of inputs gives."""
-
-    def classes_between(self, left: Inputs, right: Inputs) -> Classes:
-        """The classes of equal terms of which both sets have some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +95,7 @@ class _Sums:
         self.read.setdefault((stream, route), set()).add(stage)
 
 
-def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
+def routed_cost(joins: GraphEstimator, orders: Orders, placements: Placements) -> Cost:
     """The joint cost of the ways of all streams."""
     ways = _with_copies([_way(joins, head, order, placements[head]) for head, order in enumerate(orders)])
     topology = joins.topology
@@ -184,23 +148,23 @@ def _with_copies(ways: list[list[_Hop]]) -> list[list[_Hop]]:
     return [[replace(h, copied=named[h.target, h.by]) if h.everywhere else h for h in way] for way in ways]
 
 
-def _copies(joins: Joins, route: _Route) -> int:
+def _copies(joins: GraphEstimator, route: _Route) -> int:
     """How many slots have what goes by a route, each for itself."""
     if not route.everywhere:
         return 1
     return _slots(joins) if joins.topology is None else sum(joins.topology.copies(route.copied))
 
 
-def _slots(joins: Joins) -> int:
+def _slots(joins: GraphEstimator) -> int:
     return SLOTS if joins.topology is None else len(joins.topology.slots)
 
 
-def _at_sites(joins: Joins) -> bool:
+def _at_sites(joins: GraphEstimator) -> bool:
     """Whether some streams come in at sites: then all that is read goes through an exchange."""
     return any(home is not None for home in joins.homes)
 
 
-def _send_rows(joins: Joins, stream: int, route: _Route, travelling: Travelling) -> None:
+def _send_rows(joins: GraphEstimator, stream: int, route: _Route, travelling: Travelling) -> None:
     """A stream's rows travel from where they come in, in the first exchange."""
     leaf, topology = joins.leaves[stream], travelling.topology
     start, size = topology.home(joins.homes[stream]), leaf.rate * (leaf.width + INTERVAL)
@@ -210,7 +174,7 @@ def _send_rows(joins: Joins, stream: int, route: _Route, travelling: Travelling)
         travelling.send(0, start, topology.home(route.site), size)
 
 
-def _copied(joins: Joins, sums: _Sums) -> float:
+def _copied(joins: GraphEstimator, sums: _Sums) -> float:
     """The rows that arrive once more because the first probes read them by several routes."""
     total = 0.0
     for stream, leaf in enumerate(joins.leaves):
@@ -221,7 +185,7 @@ def _copied(joins: Joins, sums: _Sums) -> float:
     return total
 
 
-def _way(joins: Joins, head: int, order: tuple[int, ...], placed: tuple[Placement, ...]) -> list[_Hop]:
+def _way(joins: GraphEstimator, head: int, order: tuple[int, ...], placed: tuple[Placement, ...]) -> list[_Hop]:
     hops: list[_Hop] = []
     inside, leg, together = 1 << head, 0, list[Classes]()
     here = joins.homes[head]
@@ -237,7 +201,7 @@ def _way(joins: Joins, head: int, order: tuple[int, ...], placed: tuple[Placemen
     return hops
 
 
-def _follow(joins: Joins, head: int, way: list[_Hop], sums: _Sums) -> None:
+def _follow(joins: GraphEstimator, head: int, way: list[_Hop], sums: _Sums) -> None:
     """Adds up the way of one stream."""
     inside, here = 1 << head, joins.leaves[head]
     size, population, leg = here.rate, here.population, 0
@@ -267,7 +231,7 @@ def _follow(joins: Joins, head: int, way: list[_Hop], sums: _Sums) -> None:
 class _Place:
     """Where partial results of a way are."""
 
-    def __init__(self, joins: Joins, head: int) -> None:
+    def __init__(self, joins: GraphEstimator, head: int) -> None:
         self.topology = joins.topology
         self.at: Shares = () if self.topology is None else self.topology.home(joins.homes[head])
 
@@ -287,12 +251,12 @@ class _Place:
         self.go(hop)
 
 
-def routed_worth(joins: Joins, orders: Orders, placements: Placements) -> float:
+def routed_worth(joins: GraphEstimator, orders: Orders, placements: Placements) -> float:
     """The same as one number."""
     return routed_cost(joins, orders, placements).per_tick(joins.constants)
 
 
-def least_worth(joins: Joins) -> float:
+def least_worth(joins: GraphEstimator) -> float:
     """What any routed join costs at least: the cheapest probes of each way, each window once, and nothing travels."""
     c, kept = joins.constants, 0.0
     for leaf in joins.leaves:
@@ -300,7 +264,7 @@ def least_worth(joins: Joins) -> float:
     return kept + sum(_cheapest_way(joins, head) for head in range(len(joins.leaves)))
 
 
-def _cheapest_way(joins: Joins, head: int) -> float:
+def _cheapest_way(joins: GraphEstimator, head: int) -> float:
     """What the probes of a way cost in the best order: how many rows are on it depends on whom they have met alone."""
     c, leaves, everyone = joins.constants, joins.leaves, joins.graph.everyone
     grown = leaves[head].rate / leaves[head].population if leaves[head].population > 0 else 0.0
@@ -316,7 +280,7 @@ def _cheapest_way(joins: Joins, head: int) -> float:
     return least[everyone] + c.give * size[everyone]
 
 
-def best_routed(joins: Joins, orders: Orders, below: float = inf) -> tuple[Routed, float] | None:
+def best_routed(joins: GraphEstimator, orders: Orders, below: float = inf) -> tuple[Routed, float] | None:
     """A routed join of low cost, improved from some probe orders; None where there can be none below a cost.
 
     Each step changes where one stream's window is kept, where one probe takes place, or when one way meets a stream.
@@ -329,7 +293,7 @@ def best_routed(joins: Joins, orders: Orders, below: float = inf) -> tuple[Route
     return Routed(tuple(range(len(orders))), *found), worth
 
 
-def _starts(joins: Joins, orders: Orders) -> Iterator[Placements]:
+def _starts(joins: GraphEstimator, orders: Orders) -> Iterator[Placements]:
     """Placements to start from: everything travels, only first probes do, nothing does.
 
     A stage is saved only if no way needs it any more, which one step alone seldom brings about. The best is improved.
@@ -341,7 +305,7 @@ def _starts(joins: Joins, orders: Orders) -> Iterator[Placements]:
         )
 
 
-def _improved(joins: Joins, orders: Orders, placements: Placements) -> tuple[tuple[Orders, Placements], float]:
+def _improved(joins: GraphEstimator, orders: Orders, placements: Placements) -> tuple[tuple[Orders, Placements], float]:
     """What single steps make of a routed join as long as its cost falls."""
     found, fell = (orders, placements), joins.spread
     worth = routed_worth(joins, *found)
@@ -354,7 +318,7 @@ def _improved(joins: Joins, orders: Orders, placements: Placements) -> tuple[tup
     return found, worth
 
 
-def _steps(joins: Joins, orders: Orders, placements: Placements) -> Iterator[tuple[Orders, Placements]]:
+def _steps(joins: GraphEstimator, orders: Orders, placements: Placements) -> Iterator[tuple[Orders, Placements]]:
     for stream in range(len(orders)):
         for placement in Placement:
             yield (
@@ -381,7 +345,7 @@ def _with(ways: tuple[tuple, ...], head: int, way: tuple) -> tuple[tuple, ...]: 
     return (*ways[:head], way, *ways[head + 1 :])
 
 
-def _linked(joins: Joins, head: int, order: list[int]) -> bool:
+def _linked(joins: GraphEstimator, head: int, order: list[int]) -> bool:
     """Whether a way probes nothing without a condition while another stream could be probed."""
     graph, inside = joins.graph, 1 << head
     for place, target in enumerate(order):
