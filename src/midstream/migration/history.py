@@ -28,8 +28,11 @@ class MeasuredCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationRecord:
-    """One migration, after its end. Application times are ticks; `split_time` lies half a tick after `split_after`."""
+class MigrationRecord(MeasuredCosts):
+    """One migration, after its end, and what it has cost.
+
+    Application times are ticks; `split_time` lies half a tick after `split_after`.
+    """
 
     COLUMNS: ClassVar = ("outcome", "strategy", "old_plan", "new_plan", "started_at", "ended_at", "trigger")
 
@@ -41,42 +44,11 @@ class MigrationRecord:
     split_after: int | None
     started_at: int
     ended_at: int
-    costs: MeasuredCosts
     predicted: dict[str, Any] | None = None
     part: str | None = None
     """Which part of the plans migrated, as the old and the new plan have it; None: all of it."""
     verified: Verified | None = None
     """What was found where the migration was rehearsed before; its figures are then those of the rehearsal."""
-
-    @property
-    def wall_seconds(self) -> float:
-        """How long it took by the clock."""
-        return self.costs.wall_seconds
-
-    @property
-    def batches(self) -> int:
-        """Over how many batches it went."""
-        return self.costs.batches
-
-    @property
-    def processed_twice(self) -> int:
-        """Rows that both plans took."""
-        return self.costs.processed_twice
-
-    @property
-    def peak_extra_rows(self) -> int:
-        """Rows that were held for its sake alone, at most."""
-        return self.costs.peak_extra_rows
-
-    @property
-    def longest_silence(self) -> int:
-        """The longest application time without a result."""
-        return self.costs.longest_silence
-
-    @property
-    def longest_silence_seconds(self) -> float:
-        """The longest time by the clock without a result."""
-        return self.costs.longest_silence_seconds
 
     @property
     def split_time(self) -> float | None:
@@ -106,9 +78,8 @@ class MigrationRecord:
     def as_dict(self) -> dict[str, Any]:
         """All fields as plain values."""
         plain = asdict(replace(self, verified=None))
-        costs = plain.pop("costs")
         verified = None if self.verified is None else self.verified.to_json()
-        return {**plain, **costs, "verified": verified, "split_time": self.split_time, "duration": self.duration}
+        return {**plain, "verified": verified, "split_time": self.split_time, "duration": self.duration}
 
 
 class Silence:
@@ -153,15 +124,13 @@ class Recorder:
 
     def close(self, outcome: str, figures: Figures) -> MigrationRecord:
         """The record of the whole migration."""
-        costs = MeasuredCosts(
+        return MigrationRecord(
             self.clock() - self.started,
             self.batches,
             figures.processed_twice,
             figures.peak_extra_rows,
             self.silence.longest,
             self.silence.longest_seconds,
-        )
-        return MigrationRecord(
             self.trigger,
             *self.plans,
             self.strategy,
@@ -169,7 +138,6 @@ class Recorder:
             self.split_after,
             self.started_at,
             self.last_frontier,
-            costs,
             self.predicted,
             self.part,
             self.verified,
