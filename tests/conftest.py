@@ -41,8 +41,16 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 MOST_WORKERS = 4
 SPARK_WORDS = ("spark", "cluster")
-SHARING = ("tests/connectors/", "tests/dashboard/", "tests/generators/")
-"""Folders in which what a file's tests share is costly: a server, a browser, cases that are drawn."""
+SHARING = (
+    "tests/connectors/",
+    "tests/dashboard/",
+    "tests/generators/",
+    "tests/interface/test_balancing_experiments.py",
+    "tests/interface/test_migration_experiments.py",
+    "tests/test_site.py",
+    "tests/test_structure.py",
+)
+"""Where what a file's tests share is costly: a server, a browser, cases that are drawn, runs, a site, parsed files."""
 
 
 def needs_spark(nodeid: str) -> bool:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.processes import Program
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"(<!-- no-run -->\n)?^```(\w*)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -61,6 +64,20 @@ def copy_of_the_folder(target: Path) -> dict[str, str]:
         (programs / name).chmod(0o755)
     path = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
     return {**os.environ, **path, "COLUMNS": "160", "NO_COLOR": "1"}
+
+
+def run_loaded(commands: str, folder: Path, environment: dict[str, str]) -> str:
+    """The same of a program that is loaded, if the block has nothing but commands of it."""
+    words = [shlex.split(line) for line in commands.splitlines()]
+    if not all(line[:1] == ["midstream"] and not set("|&;<>$*") & set("".join(line)) for line in words):
+        return run(commands, folder, environment)
+    said = ""
+    for _, *arguments in words:
+        printed, errors = folder / "printed.txt", folder / "errors.txt"
+        code = Program(arguments, errors, printed, environment).wait()
+        said += printed.read_text()
+        assert code == 0, f"{commands}\n{said}{errors.read_text()}"
+    return said
 
 
 def run(commands: str, folder: Path, environment: dict[str, str]) -> str:

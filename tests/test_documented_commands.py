@@ -1,4 +1,7 @@
-"""README and the tutorial, followed by a newcomer: every command is a process of its own, and prints what is shown."""
+"""README and the tutorial, followed by a newcomer: every command is a process of its own, and prints what is shown.
+
+README's start from nothing, as users start them; those of the tutorial are forked off a process that has loaded them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.documents import FOLLOWED, ROOT, Example, check_output, copy_of_the_folder, examples, run
+from tests.documents import FOLLOWED, ROOT, Example, check_output, copy_of_the_folder, examples, run, run_loaded
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
@@ -19,11 +22,12 @@ def test_a_newcomer_sees_what_the_page_shows(name: str, tmp_path: Path, monkeypa
     environment["JAVA_HOME"] = str(tmp_path)  # what would start Spark fails: such blocks are marked
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
+    runs = run if name == "README.md" else run_loaded
     for example in examples((ROOT / name).read_text()):
         if not example.runs:
             continue
         if example.kind == "sh":
-            check_output(example, run(example.text, tmp_path, environment))
+            check_output(example, runs(example.text, tmp_path, environment))
         else:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(compile(example.text, name, "exec"), names)

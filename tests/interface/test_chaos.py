@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.interface.struck_jobs import struck
+from tests.processes import Program
+
+
+@pytest.fixture(autouse=True)
+def _loaded_once(monkeypatch):
+    """Jobs and commands are processes as ever, but of a program that is loaded."""
+    monkeypatch.setattr("midstream.lab.bench.chaos.typed", Program)
 
 
 def test_a_job_that_is_killed_restored_and_asked_by_commands_gives_what_duckdb_says():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import Program
 from typer.testing import CliRunner
 
 import midstream as ms
@@ -18,7 +17,6 @@ from midstream.interface import replaying
 from midstream.interface.cli import app
 from midstream.interface.jobs.job_file import read_job
 
-MAIN = "from midstream.interface.cli import main; main()"
 JOB = """
 [job]
 checkpoint = "{checkpoint}"
@@ -46,10 +44,11 @@ def described(folder: Path, name: str = "job", **changes: str) -> Path:
     return file
 
 
-def midstream(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The program, as a process of its own."""
-    command = [sys.executable, "-c", MAIN, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+def midstream(*arguments: object, folder: Path) -> tuple[str, str]:
+    """What the program prints and complains of, as a process of its own."""
+    printed, errors = folder / "printed", folder / "errors"
+    assert Program(list(map(str, arguments)), errors, printed).wait(240) == 0, errors.read_text()
+    return printed.read_text(), errors.read_text()
 
 
 def told(*arguments: object) -> dict[str, Any]:
@@ -79,16 +78,16 @@ def keys(checkpoint: Path) -> list[int]:
 
 def test_rows_go_back_once_when_the_declaration_is_mended(tmp_path: Path) -> None:
     checkpoint = buried(tmp_path)
-    shown = midstream("dead", checkpoint).stdout
+    shown, _ = midstream("dead", checkpoint, folder=tmp_path)
     assert "too far ahead" in shown and "late" in shown and "null time" in shown and "\x1b" not in shown
     listed = told("dead", checkpoint, "--reason", "too far")
     assert listed["rows"] == 1 and listed["letters"][0]["row"]["s"] == AHEAD["s"]
     assert listed["letters"][0]["row"]["unread"] is None
     file = described(tmp_path, max_ahead="any")
-    answer = midstream("dead", checkpoint, "--replay", file)
-    assert "1 row of stream A" in answer.stdout
-    assert "1 row of stream A stays: still late; a job with a checkpoint of its own takes them" in answer.stderr
-    assert "without a time" in answer.stderr
+    shown, complained = midstream("dead", checkpoint, "--replay", file, folder=tmp_path)
+    assert "1 row of stream A" in shown
+    assert "1 row of stream A stays: still late; a job with a checkpoint of its own takes them" in complained
+    assert "without a time" in complained
     for _ in range(2):
         assert told("dead", checkpoint, "--replay", file)["replayed"][0]["rows"] == 0
     assert told("dead", checkpoint)["rows"] == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -104,6 +105,12 @@ CALLS: dict[str, str] = {
 """Calls in the language, and in DuckDB where it writes them differently; `n` is there the order of the rows."""
 
 
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """One for all calls: to make one takes longer than to ask it."""
+    return duckdb.connect()
+
+
 def rows_of(chance: random.Random) -> pa.Table:
     """Rows of two groups in three windows; `u` is different in every row."""
     count = 40
@@ -138,7 +145,7 @@ def _rounded(value: Any) -> Any:
 def test_an_aggregate_means_what_it_means_in_duckdb(written: str) -> None:
     rows = rows_of(random.Random(written))
     query = f"SELECT k, {written} AS it FROM S [TUMBLE 20] GROUP BY k"
-    connection = duckdb.connect()
+    connection = database()
     connection.register("s", rows.append_column("n", pa.array(range(rows.num_rows))))
     sql = f"SELECT k, ts // 20 * 20 + 20 AS valid_from, {CALLS[written] or written} AS it FROM s GROUP BY ALL"
     expected = sorted(map(comparable, connection.sql(sql).to_arrow_table().to_pylist()), key=str)
