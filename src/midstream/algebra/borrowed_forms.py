@@ -144,6 +144,12 @@ AMOUNT = (
     " ELSE error('months are not all as long: write days') END"
 )
 
+MADE = (
+    "CASE WHEN {0} <> 0 OR {1} <> 0 THEN error('months are not all as long: make_interval takes days')"
+    " ELSE to_days(({2} * 7 + {3})::INTEGER) + to_hours({4}) + to_minutes({5}) + to_seconds({6}) END"
+)
+"""Of years, months, weeks, days, hours, minutes and seconds."""
+
 AS_TEXT = (("", ""), ("_text", "_string"))
 
 PATHS = (

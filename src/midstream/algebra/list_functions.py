@@ -62,6 +62,10 @@ TYPES = {pa.type_for_alias(kind): name for kind, name in map(str.split, _TYPES.s
 """Types as DuckDB calls them."""
 
 
+_COLUMN = re.compile(r"'(?:[^']|'')*'|\bc(\d+)\b")
+"""A text, which stays as it is, or a column."""
+
+
 def body_in_sql(value: Expression, names: Mapping[str, str], own: Container[str]) -> str:
     """A value as SQL of DuckDB; no function of the user (`own`) can be called there."""
     match value:
@@ -79,7 +83,8 @@ def body_in_sql(value: Expression, names: Mapping[str, str], own: Container[str]
     texts = [body_in_sql(argument, names, own) for argument in value.args]
     if value.function in BORROWED:
         columns = [texts[i] for i in columns_among(value.args)]
-        return re.sub(r"\bc(\d+)\b", lambda found: columns[int(found[1])], borrow(value.function, value.args).sql)
+        written = borrow(value.function, value.args).sql
+        return _COLUMN.sub(lambda found: columns[int(found[1])] if found[1] else found[0], written)
     if value.function in own:
         raise QueryError(f"{value.function} cannot be called within a function of elements")
     if value.function in INFIX:

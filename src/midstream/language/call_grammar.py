@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -17,6 +18,8 @@ UNITS = frozenset(
     {"us", "ms", "s", "sec", "min", "h", "d", "microsecond", "millisecond", "second", "minute", "hour", "day"}
     | {"week", "month", "quarter", "year"}
 )
+
+AMOUNTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")
 
 FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
 
@@ -97,6 +100,9 @@ class CallGrammar(OverGrammar):
     def _arguments(self, token: Token) -> list[Node]:
         if token.text.upper() in ("STRUCT_PACK", "STRUCT"):
             return self._named_arguments()
+        if token.text.upper() == "MAKE_INTERVAL":
+            found = self.named_values(AMOUNTS, self.value)
+            return [found.get(name, exp.Literal.number(0)) for name in AMOUNTS]
         if token.text.lower() in LIST_FUNCTIONS:
             return self.several(self._lambda_or_value)
         if token.text.upper().startswith("JSON_OBJECT") and self._next.text.upper() not in {"VALUE", *",:.)"}:
@@ -138,6 +144,19 @@ class CallGrammar(OverGrammar):
             found += [exp.Literal(this=named, is_string=True), value]
         return found
 
+    def named_values(self, names: Sequence[str], read: Callable[[], Node]) -> dict[str, Node]:
+        """Values behind their names, `days => 2, hours => 3`, or without them in their order; each of them once."""
+        found: dict[str, Node] = {}
+        while not found or self.take(TokenType.COMMA):
+            left = [name for name in names if name not in found]
+            named = self._next.token_type == TokenType.FARROW
+            name = self._curr.text.lower() if named else "".join(left[:1])
+            if name not in left:
+                self.expected(" or ".join(left) or "no value more")
+            self._advance(2 * named)
+            found[name] = read()
+        return found
+
     def _nulls(self, made: Node) -> None:
         """`IGNORE NULLS` or `RESPECT NULLS`."""
         word = self._curr.text.upper()
@@ -163,18 +182,15 @@ class CallGrammar(OverGrammar):
         return at(kind(this=value, to=self.type_name()), token)
 
     def _extract(self, token: Token) -> Node:
-        field = self.take(TokenType.VAR, TokenType.STRING)
-        if field is None:
-            self.expected("a field such as YEAR or HOUR")
+        field = self.take(TokenType.VAR, TokenType.STRING) or self.expected("a field such as YEAR or HOUR")
         self.need(TokenType.FROM, "FROM")
         name = FIELDS.get(field.text.upper(), field.text.lower())
         return at(exp.Anonymous(this=name, expressions=[self.value()]), field)
 
     def _trim(self, token: Token) -> Node:
         """`TRIM(s)`, `TRIM(s, letters)` or `TRIM([BOTH | LEADING | TRAILING] [letters] FROM s)`."""
-        side = None
-        if self._next.token_type not in (TokenType.R_PAREN, TokenType.COMMA, TokenType.DOT):
-            side = self.take_word("BOTH", "LEADING", "TRAILING")
+        plain = self._next.token_type in (TokenType.R_PAREN, TokenType.COMMA, TokenType.DOT)
+        side = None if plain else self.take_word("BOTH", "LEADING", "TRAILING")
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side.text.upper() if side else "", "trim")
         arguments = [] if self.peek(TokenType.FROM) else self.values()
         if self.take(TokenType.FROM):

@@ -162,8 +162,7 @@ class ExpressionGrammar(CallGrammar):
             kind = exp.NullSafeEQ if negated else exp.NullSafeNEQ
             return at(kind(this=left, expression=self.value(PREDICATE)), operator)
         token = self.take(TokenType.NULL, TokenType.TRUE, TokenType.FALSE) or self.take_word("UNKNOWN")
-        if token is None:
-            self.expected("NULL, TRUE, FALSE or DISTINCT FROM after IS")
+        token = token or self.expected("NULL, TRUE, FALSE or DISTINCT FROM after IS")
         is_null, is_true = token.token_type in (TokenType.NULL, TokenType.VAR), token.token_type == TokenType.TRUE
         value = at(exp.Null() if is_null else exp.Boolean(this=is_true), token)
         made = at(exp.Is(this=left, expression=value), operator)

@@ -146,10 +146,7 @@ class Grammar:
 
     def identifier(self, what: str) -> exp.Identifier:
         """A name."""
-        token = self.take(*NAMES)
-        if token is None:
-            self.expected(what)
-        return self.identifier_of(token)
+        return self.identifier_of(self.take(*NAMES) or self.expected(what))
 
     def identifier_of(self, token: Token) -> exp.Identifier:
         """A token as a name."""

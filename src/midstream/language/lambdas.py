@@ -17,7 +17,7 @@ from midstream.algebra.expressions import Call, Column, Expression, columns_of, 
 from midstream.algebra.list_functions import LIST_FUNCTIONS, body_in_sql, form_of, parts_of
 from midstream.algebra.types import show_type
 from midstream.language.literals import coerce
-from midstream.language.nodes import Node
+from midstream.language.nodes import Node, at_same
 from midstream.language.scope import Scope, ScopeSource
 from midstream.language.values import ValueBinder
 
@@ -25,6 +25,11 @@ from midstream.language.values import ValueBinder
 def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
     """A call of a list and a function of its elements; one that reduces the list may begin with a value."""
     binding, name, first = binder.binding, node.name.lower(), around(scope)
+    if "reduce" in LIST_FUNCTIONS[name] and isinstance((*node.expressions, *[None] * 4)[3], exp.Lambda):
+        whole = exp.Anonymous(this=name, expressions=node.expressions[:3])
+        listed = exp.Anonymous(this="list_value", expressions=[whole])
+        changed = exp.Anonymous(this="list_transform", expressions=[listed, *node.expressions[3:]])
+        return binder.call("list_first", [binder.bind(at_same(changed, node))], [node], node)
     given = [binder.bind(one) for one in node.expressions if not isinstance(one, exp.Lambda)]
     function, zips = next(one for one in node.expressions if isinstance(one, exp.Lambda)), name == "zip_with"
     names, reduces = [name.name for name in function.expressions], "reduce" in LIST_FUNCTIONS[name]

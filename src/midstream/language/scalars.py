@@ -222,9 +222,7 @@ class ScalarBinder:
 
     def _logic(self, node: exp.And | exp.Or) -> Expression:
         """AND and OR take any number of parts; chains are flattened, so that their length does not matter."""
-        parts = flatten(node, type(node))
-        word = "and" if isinstance(node, exp.And) else "or"
-        return self._apply(word, parts, node)
+        return self._apply("and" if isinstance(node, exp.And) else "or", flatten(node, type(node)), node)
 
     def _is(self, node: exp.Is) -> Expression:
         if isinstance(node.expression, exp.Null):

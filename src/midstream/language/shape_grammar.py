@@ -20,7 +20,7 @@ Aliased = tuple[Node, str, str]
 FILLED = {"INTERPOLATE": 'ELSE {0} + ({1} - {0}) * ("#place" - 1) / len("#series")', "KEEPNULL": "", "LOCF": "ELSE {0}"}
 """What the rows of a gap have of the row before it, and of the row behind it."""
 
-AMOUNTS = {"TUMBLE": "SIZE OFFSET", "HOP": "SLIDE SIZE OFFSET", "CUMULATE": "STEP SIZE OFFSET", "SESSION": "GAP"}
+AMOUNTS = {"TUMBLE": "size offset", "HOP": "slide size offset", "CUMULATE": "step size offset", "SESSION": "gap"}
 """Windows that are written as functions of streams, and what amounts of time they take."""
 
 WINDOW_TIME = "window_end - INTERVAL '1' MILLISECOND"
@@ -52,16 +52,11 @@ class ShapeGrammar(PatternGrammar):
         self.take_words("TIMECOL", "=>")
         source.set("time", self.wrapped(self._column) if self.take_word("DESCRIPTOR") else self._column())
         names = AMOUNTS[word].split()
-        while self.take(TokenType.COMMA):
-            named = self._next.token_type == TokenType.FARROW
-            name = self.identifier("a name").name.upper() if named else "".join(names[:1])
-            self.take(TokenType.FARROW)
-            if name not in names:
-                self.expected(f"{' and '.join(names) or 'no amount of time more'}, in this order")
-            names.remove(name)
-            window.set({"STEP": "slide", "GAP": "size"}.get(name, name.lower()), self.duration())
-        if set(names) - {"OFFSET"}:
-            self.expected(f", and the {names[0].lower()}")
+        found = self.named_values(names, self.duration) if self.take(TokenType.COMMA) else {}
+        for name, amount in found.items():
+            window.set({"step": "slide", "gap": "size"}.get(name, name), amount)
+        if missing := [name for name in names if name not in ("offset", *found)]:
+            self.expected(f", and the {missing[0]}")
         self.need(TokenType.R_PAREN, ")")
         source.set("window", window)
         timed = any(token.text.lower() == "window_time" for token in self._tokens)

@@ -353,11 +353,9 @@ class SourceBinder:
         if clause is None:
             return relation
         if time is not None and not is_time(Scope(self.binding, [source]).resolve(time)[1], relation):
-            raise self.binding.error(
-                f"{clause.this} goes by {time.name}, which is not the time of {source.name}",
-                time,
-                hint="windows go by the time column that the stream is declared with",
-            )
+            message = f"{clause.this} goes by {time.name}, which is not the time of {source.name}"
+            hint = "windows go by the time column that the stream is declared with"
+            raise self.binding.error(message, time, hint=hint)
         if (until := clause.args.get("until")) is not None:
             end = ScalarBinder(self.binding, Scope(self.binding, [source]), "VALID UNTIL").bind(until)
             return valid_until(self.binding, relation, end, f"{node.meta['unique']}.#until", until)

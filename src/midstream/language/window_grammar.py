@@ -25,7 +25,10 @@ class WindowGrammar(ExpressionGrammar):
             case "RANGE":
                 if self.take_word("UNBOUNDED"):
                     return WindowClause(this="UNBOUNDED")
-                return self._sliding(self.duration())
+                size = self.duration()
+                if self.take_word("SLIDE"):
+                    return self._boundaries(WindowClause(this="HOP", size=size, slide=self.duration()))
+                return WindowClause(this="RANGE", size=size)
             case "NOW" | "UNBOUNDED" as word:
                 return WindowClause(this=word)
             case "VALID":
@@ -50,12 +53,6 @@ class WindowGrammar(ExpressionGrammar):
             hint="[RANGE 10], [NOW], [UNBOUNDED], [ROWS 5], [PARTITION BY k ROWS 5], [HOP 10, 5], [TUMBLE 10], "
             "[CUMULATE 20, 5], [SESSION 5], [PARTITION BY k SESSION 5] or [VALID UNTIL x]",
         )
-
-    def _sliding(self, size: Node) -> WindowClause:
-        """`RANGE 10`, or `RANGE 10 SLIDE 5`, which is `HOP 10, 5`."""
-        if self.take_word("SLIDE"):
-            return self._boundaries(WindowClause(this="HOP", size=size, slide=self.duration()))
-        return WindowClause(this="RANGE", size=size)
 
     def _rows(self, partition: list[Node] | None = None) -> WindowClause:
         made = WindowClause(this="ROWS", rows=self._count(), partition=partition)
