@@ -357,7 +357,7 @@ def test_queries_that_read_a_changed_one_change_with_it_or_nothing_does(tmp_path
     assert start < 60 and decides and ms.snapshot_equal(clipped(got, start), clipped(expected, start))
 
 
-def test_a_job_file_with_other_texts_says_first_what_they_start_with(tmp_path):
+def test_a_job_file_with_other_texts_says_first_what_they_start_with(tmp_path, monkeypatch):
     def ran(*options: str, length: int) -> Any:
         queries = "".join(f"[queries.{n}]\ncql = '{cql}'\n" for n, cql in texts(length).items())
         (tmp_path / "job.toml").write_text(
@@ -387,6 +387,11 @@ def test_a_job_file_with_other_texts_says_first_what_they_start_with(tmp_path):
     assert "query high begins: all results are complete" in shown.stderr
     assert "A [RANGE 20] is derived from query totals, 60 rows" in shown.stderr
     assert ms.open(str(tmp_path / "c")).queries["all"].cql.endswith("[RANGE 20]")
+    assert not any(verdict["paced"] for verdict in told.values())
+    monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 4)
+    monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
+    shown = ran("--replace", "--dry-run", length=10)
+    assert shown.stdout.count("complete; the old text answers until all windows are filled") == 3
 
 
 WITH_LOW = "SELECT k, COUNT(*) AS n, MIN(v) AS low FROM A [RANGE 30] GROUP BY k"

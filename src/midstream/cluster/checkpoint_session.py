@@ -26,7 +26,7 @@ from midstream.cluster.backend import Backend, first_slots, opened_backend
 from midstream.cluster.listener import Commanded, Listener
 from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.cluster.query import Query
-from midstream.cluster.resuming import leave_out, take_up
+from midstream.cluster.resuming import leave_out, take_up, to_be_filled
 from midstream.cluster.run import Enrolment, Run
 from midstream.cluster.trial import Texts, Trial
 from midstream.cluster.trying import Change, Trying
@@ -200,7 +200,8 @@ class CheckpointSession(Commanded):
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """What the queries that come with the next batch start with, those among them that take others' places."""
-        return verdicts(self._job)
+        later = to_be_filled(self)
+        return {name: one.filled_first() if name in later else one for name, one in verdicts(self._job).items()}
 
     def restore_added(self) -> list[str]:
         wanted = [name for name in self._job.state.added if name not in self._job.queries]

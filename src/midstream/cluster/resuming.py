@@ -32,6 +32,7 @@ from midstream.job.queries.completeness import COMPLETE
 from midstream.job.queries.declared import require_same_streams
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.replacing import cannot_go_on, undeclared, without_query
+from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.exchange import Layout
 from midstream.job.task.results import result_table
 from midstream.job.watchers import readers_of
@@ -168,27 +169,36 @@ def _plan_again(session: ResumedSession, instead: Mapping[str, Text] | None = No
 def _fill_first(session: ResumedSession) -> None:
     """Lets old texts go on where those that take their places at the start may have to be filled first, all together.
 
-    That is, if what they start with is more than a batch is to read, or is read again from sources. These are open
-    before the first batch, so that it is decided then; what was asked for by then stays.
+    Sources are open before the first batch, so that it is decided then; what was asked for by then stays.
     """
     job = session._job
     for name, declared in list(session._declared.items()):
         changing = name in job.state.verifications.by_query
         if declared.replace and name in job.queries and job.queries[name].cql != declared.text.cql and not changing:
             session._add(declared)  # it was on its way, with another one that has a third text by now
-    begun, before = verdicts(job), job.manifest
-    known = {} if before is None else before.queries
-    old = {name: replaced_name(name, -1 if before is None else before.batch_id + 1) for name in begun}
-    old = {name: aside for name, aside in old.items() if aside in known}
-    texts = [session._declared[name].text for name in old]
+    runs = to_be_filled(session)
+    texts = [session._declared[name].text for name in runs]
+    if runs:
+        _plan_again(session, {n: Text(n, q.cql, q.plan.query, None, q.emit_every, q.share) for n, q in runs.items()})
+        _before_first_batch(job, partial(_begin_changes, session, texts))
+
+
+def to_be_filled(session: ResumedSession) -> dict[str, RunningQuery]:
+    """The queries that go on answering, by the names of those that take their places once these have been filled.
+
+    They are filled first if they start with more rows than a batch is to read, or with rows of sources.
+    """
+    job, begun = session._job, verdicts(session._job)
+    if (before := job.manifest) is None:
+        return {}
+    old = {name: replaced_name(name, before.batch_id + 1) for name in begun}
+    old = {name: aside for name, aside in old.items() if aside in before.queries}
     rows, most = sum(w.rows for name in old for w in begun[name].windows), Pace.of(before, ()).rows
-    lacking = any(text.begins.rate is not None and begun[text.name].complete != COMPLETE for text in texts)
+    rates = {name: session._declared[name].text.begins.rate for name in old}
+    lacking = any(rate is not None and begun[name].complete != COMPLETE for name, rate in rates.items())
+    goes_on = all(copy_name(n) not in before.queries and aside in job.queries for n, aside in old.items())
     much = most is not None and rows > most
-    if not (lacking or much) or any(copy_name(n) in known or aside not in job.queries for n, aside in old.items()):
-        return
-    runs = {name: job.queries[aside] for name, aside in old.items()}
-    _plan_again(session, {n: Text(n, q.cql, q.plan.query, None, q.emit_every, q.share) for n, q in runs.items()})
-    _before_first_batch(job, partial(_begin_changes, session, texts))
+    return {name: job.queries[aside] for name, aside in old.items()} if goes_on and (much or lacking) else {}
 
 
 def _begin_changes(session: ResumedSession, texts: Sequence[Text]) -> None:
@@ -205,7 +215,7 @@ def _begin_changes(session: ResumedSession, texts: Sequence[Text]) -> None:
     names = ", ".join(text.name for text in texts)
     log.warning("queries %s are replaced once all their windows are filled; until then the old texts answer", names)
     for change in changes:
-        log.warning("query %s: %s", change.text.name, replace(change.verdict, gap=""))
+        log.warning("query %s: %s", change.text.name, change.verdict.filled_first())
 
 
 def _go_on_undeclared(session: ResumedSession) -> None:

@@ -242,5 +242,6 @@ def change_text(record: Record) -> str:
     from midstream.job.queries.verdict import WindowVerdict  # help on commands does without what runs jobs
 
     takes = f" (about {seconds(record['seconds'])} to read rows)" if record["seconds"] else ""
+    until = "; the old text answers until all windows are filled" if record["paced"] else record["gap"]
     windows = [str(WindowVerdict(**window)) for window in record["windows"]]
-    return "\n  ".join([f"{record['complete']}{record['gap']}{takes}", *windows])
+    return "\n  ".join([f"{record['complete']}{until}{takes}", *windows])

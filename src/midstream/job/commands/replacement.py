@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from midstream.algebra.declarations import Catalog
@@ -35,8 +36,9 @@ def replacement(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
     changes = changes_by(job, command, catalog)
     shadow_by(job, command, changes, catalog)
     paced = command.verify is None and is_paced(job, changes)
-    first, *readers = [{**change.to_json(), "gap": "" if paced else change.verdict.gap} for change in changes]
-    return {**first, "paced": paced, "readers": readers}
+    changes = [replace(change, verdict=change.verdict.filled_first()) for change in changes] if paced else changes
+    first, *readers = [change.to_json() for change in changes]
+    return {**first, "readers": readers}
 
 
 def is_paced(job: Job, changes: Sequence[Replacement]) -> bool:

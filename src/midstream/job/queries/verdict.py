@@ -64,6 +64,7 @@ class Verdict:
     complete: str
     seconds: float
     gap: str = ""
+    paced: bool = False
 
     @staticmethod
     def of(
@@ -104,6 +105,10 @@ class Verdict:
         ]
         return replace(self, windows=tuple(told))
 
+    def filled_first(self) -> Verdict:
+        """The verdict on a query that takes another's place, which answers until its windows are filled."""
+        return replace(self, gap="", paced=True)
+
     @property
     def ever_complete(self) -> bool:
         """Whether there is an instant from which on nothing is missing."""
@@ -112,7 +117,7 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         windows = [asdict(window) for window in self.windows]
-        told = {"complete_from": self.complete_from, "complete": self.complete, "gap": self.gap}
+        told = {name: getattr(self, name) for name in ("complete_from", "complete", "gap", "paced")}
         return {"windows": windows, "seconds": round(self.seconds, 3), **told}
 
     def __str__(self) -> str:
