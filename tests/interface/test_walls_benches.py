@@ -54,9 +54,10 @@ def test_duckdb_means_by_each_query_what_we_mean(judged: Judged):
     fed = streams()
     inputs = {name: table for name, table in fed.items() if f" {name} [" in judged.cql}
     got = ms.run(judged.cql, inputs, time="ts")
-    assert difference(database_of(fed), judged, got, 0) is None
-    assert "misses" in (difference(database_of(fed), judged, got.slice(1), 0) or "")
-    assert "too much" in (difference(database_of(fed), judged, pa.concat_tables([got, got.slice(0, 1)]), 0) or "")
+    database = database_of(fed)
+    assert difference(database, judged, got, 0) is None
+    assert "misses" in (difference(database, judged, got.slice(1), 0) or "")
+    assert "too much" in (difference(database, judged, pa.concat_tables([got, got.slice(0, 1)]), 0) or "")
 
 
 def test_a_steady_job_runs_with_everything_on(tmp_path: Path):
