@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
-
-import pyarrow as pa
 
 from midstream.checkpoint.stored import OperatorFigures, OperatorNode, PlanGraph
 from midstream.errors import MidstreamError
@@ -31,11 +28,6 @@ def graph_of_record(plan: str, record: Mapping[str, Any]) -> PlanGraph:
         for node in record["nodes"]
     )
     return PlanGraph(plan, tuple(nodes))
-
-
-def schema_of_record(record: Mapping[str, Any]) -> pa.Schema:
-    """The columns of a query's results, as a manifest tells them."""
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(record["schema"])))
 
 
 _KINDS = {

@@ -6,6 +6,8 @@ by looking there. What a result's columns are stands in the manifest and in the 
 
 from __future__ import annotations
 
+import base64
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,14 +19,11 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import results_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import read_results
-from midstream.checkpoint.plan_graphs import schema_of_record
 from midstream.checkpoint.retention import kept_from, warn_of_removed
 from midstream.checkpoint.stops import newest_manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import QueryError
-from midstream.language.result_order import result_order
 from midstream.operators.ordering import total_order
-from midstream.operators.result_order import sorted_by
 from midstream.operators.vectors import column_of, numbers_of
 
 
@@ -85,7 +84,12 @@ def read_query_results(checkpoint: str, query: str, *, current: bool = False) ->
                 raise
     table = valid_now(table, manifest, query) if current else table
     text = manifest.queries[query].cql if query in manifest.queries else ""  # a plan of one's own has no text
-    return sorted_by(table, result_order(text, table.schema)) if text else table
+    if not text:
+        return table
+    from midstream.language.result_order import result_order  # the language, which nothing else here needs
+    from midstream.operators.result_order import sorted_by
+
+    return sorted_by(table, result_order(text, table.schema))
 
 
 def is_superseded(store: CheckpointStore, manifest: Manifest) -> bool:
@@ -164,7 +168,7 @@ def require_query(manifest: Manifest, query: str) -> None:
 def _schema(manifest: Manifest, query: str, tables: list[pa.Table]) -> pa.Schema | None:
     record = manifest.account(query).graph
     if record is not None:
-        return schema_of_record(record)
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(record["schema"])))
     return tables[0].schema.remove_metadata() if tables else None
 
 
