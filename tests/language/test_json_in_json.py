@@ -19,6 +19,12 @@ QUERIES = [
     "WITH s AS (SELECT j::JSON AS k FROM t [UNBOUNDED]) SELECT json_array(k) AS it FROM s",
     "WITH s AS (SELECT j::JSON AS k FROM t [UNBOUNDED]), r AS (SELECT k AS l FROM s) SELECT to_json(l) AS it FROM r",
     "SELECT json_object('n', x, 'all', (SELECT json_group_array(j::JSON) FROM t [UNBOUNDED])) AS it FROM t [UNBOUNDED]",
+    "SELECT json_group_array(o) AS it FROM (SELECT DISTINCT json_array(x) AS o FROM t [UNBOUNDED] WHERE x = 2) AS s",
+    "SELECT json_array(o) AS it FROM (SELECT j::JSON AS o FROM t [UNBOUNDED] UNION ALL SELECT json_array(1)) AS s",
+    "SELECT json_array(o) AS it FROM (SELECT x, json_group_array(x) AS o FROM t [UNBOUNDED] GROUP BY x) AS s",
+    "SELECT json_array(o) AS it FROM t [UNBOUNDED], LATERAL (SELECT json_object('x', t.x) AS o) AS s",
+    "SELECT json_array((SELECT j::JSON FROM t [UNBOUNDED] WHERE ts = 1)) AS it FROM t [UNBOUNDED]",
+    "SELECT json_array(o) AS it FROM (SELECT j::JSON AS o FROM t [UNBOUNDED] ORDER BY ts LIMIT 2) AS s",
     "SELECT string_agg(x, '{0}{a}{order}') AS it FROM t [UNBOUNDED]",
 ]
 

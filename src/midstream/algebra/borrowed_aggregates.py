@@ -97,6 +97,9 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
 
 GIVE_JSON = frozenset({"json_group_array", "json_group_object"})
 
+GIVE_ONE = frozenset({"first", "last", "any_value", "last_known", "only_value"})
+"""Aggregates that give one of their values."""
+
 IN_ORDER = frozenset(
     {"first", "last", "any_value", "last_known", "array_agg", "collect_list", "string_agg", "arg_min", "arg_max"}
     | {"array_concat_agg", "json_group_array", "json_group_object", "map_agg", "topk"}

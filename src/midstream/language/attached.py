@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from midstream.algebra.borrowed_aggregates import GIVE_JSON, borrow_aggregate
+from midstream.algebra.borrowed_aggregates import borrow_aggregate
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.expressions import (
     AggregateCall,
@@ -28,7 +28,7 @@ from midstream.algebra.expressions import (
     conjuncts,
     substitute,
 )
-from midstream.algebra.plan import Aggregate, Join, JoinKind, Relation
+from midstream.algebra.plan import Aggregate, Join, JoinKind, Relation, holds_json
 from midstream.algebra.types import BOOLEAN, INTEGER
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Beyond
@@ -216,7 +216,7 @@ class Attachments:
             sides = [outer, Column(f"{alias}.{key.name}", key.expression.type)]
             on.append(around.call(word, sides, [node, node], node))
         self.waiting.append(Attachment(relation, conjunction(on), frozenset(relation.schema.names)))
-        binding.json |= {f"{alias}.{call.name}" for call in calls if call.call.function in GIVE_JSON}
+        binding.json |= {name for name in relation.schema.names if holds_json(relation, name)}
         return {call.name: brought(f"{alias}.{call.name}", call.call) for call in calls}
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from midstream.algebra.borrowed import json_type
 from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, columns_of, conjunction, conjuncts
 from midstream.algebra.plan import (
@@ -24,6 +23,7 @@ from midstream.algebra.plan import (
     Unnested,
     Window,
     gives_at_ends,
+    holds_json,
     is_raw,
     is_time,
 )
@@ -279,6 +279,7 @@ class SourceBinder:
         named = tuple(Named(f"{unique}.{n}", c.expression) for n, c in zip(columns, made, strict=True))
         visible = unique if alias is None else str(alias.name)
         relation = Project(relation.input, (*kept, *named))
+        self.binding.json |= {one.name for one in named if holds_json(relation, one.name)}
         scope.add(visible, pa.schema([relation.schema.field(one.name) for one in named]), columns, alias or node)
         return relation
 
@@ -325,8 +326,7 @@ class SourceBinder:
         columns = self._column_names(node, names)
         new = {ARRIVAL: f"{unique}.{ARRIVAL}"} | {n: f"{unique}.{c}" for n, c in zip(names, columns, strict=True)}
         renamed = rename(relation, new)
-        for one in relation.columns if isinstance(relation, Project) else ():
-            self.binding.json |= {new[one.name]} if json_type(self.binding.marked(one.expression)) == "JSON" else set()
+        self.binding.json |= {new[name] for name in names if holds_json(relation, name)}
         visible = unique if alias is None and isinstance(node, exp.Subquery) else self._visible(node)
         schema = pa.schema([renamed.schema.field(new[name]) for name in names])
         source = scope.add(visible, schema, columns, alias or node)

@@ -21,6 +21,7 @@ from midstream.algebra.plan.base import (
     streams_of,
     walk_plan,
 )
+from midstream.algebra.plan.known_json import holds_json
 from midstream.algebra.plan.patterns import Match
 from midstream.algebra.plan.properties import (
     ends,
@@ -79,6 +80,7 @@ __all__ = [
     "Window",
     "aliases",
     "gives_at_ends",
+    "holds_json",
     "instants",
     "ends",
     "is_momentary",
