@@ -15,7 +15,7 @@ MOST_REPEATED = 1_000
 """How often a part of a pattern can be asked for at most."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class MatchClause:
     """What MATCH_RECOGNIZE says, as written."""
 

@@ -25,7 +25,7 @@ TICK = exp.Interval(this=Duration(this="1", unit="microsecond"))
 OPPOSITE: dict[type[Node], type[Node]] = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Timed:
     """A stream in FROM, the name it has there, its time column, the least amount of that, and all its columns."""
 
