@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,9 @@ import pyarrow as pa
 from midstream.algebra.time import INFINITY
 from midstream.checkpoint.stored import StoredMigration
 from midstream.errors import JobError
-from midstream.migration.history import MigrationRecord
+
+if TYPE_CHECKING:
+    from midstream.migration.history import MigrationRecord
 
 OLD, NEW, SHADE = "#0072b2", "#d55e00", "#f0e442"
 POINTS = 1_000
@@ -32,7 +34,7 @@ class PlottedMigration:
 
 def change_of_record(record: MigrationRecord | StoredMigration) -> PlottedMigration:
     """A migration on the axis of application time."""
-    figures = record if isinstance(record, MigrationRecord) else record.actual
+    figures = record.actual if isinstance(record, StoredMigration) else record
     started = figures.started_at if figures is not None else None
     ended = figures.ended_at if figures is not None else None
     start = 0 if started is None else started

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.html import escaped, section
-from midstream.migration.protocol import Figures
 from midstream.migration.verified import Verified
 from midstream.optimizer.plan_html import shapes_html
+
+if TYPE_CHECKING:
+    from midstream.migration.protocol import Figures
 
 Clock = Callable[[], float]
 
