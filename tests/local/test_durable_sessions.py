@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.processes import forked
 
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
@@ -186,14 +186,9 @@ def test_an_unknown_cluster_is_refused(tmp_path):
         CheckpointSession(checkpoint=str(tmp_path), on="yarn")
 
 
-KILLED = """
-import sys
-from tests.local.test_durable_sessions import reading
-from pathlib import Path
-from typing import Any
-with reading(Path(sys.argv[1])) as session:
-    session.process_available()
-"""
+def read_all(folder: Path) -> None:
+    with reading(folder) as session:
+        session.process_available()
 
 
 @pytest.mark.parametrize(
@@ -209,12 +204,9 @@ def test_a_killed_session_goes_on_without_losing_or_doubling_a_file(tmp_path, po
     for name, folder in folders(tmp_path).items():
         for i, part in enumerate(parts[name]):
             put(folder, i, part)
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
-    for times in ("2", "2", ""):
-        at = f"{point}:{times}" if times else ""
-        command = [sys.executable, "-c", KILLED, str(tmp_path)]
-        subprocess.run(command, env={**environment, "MIDSTREAM_CRASH_AT": at}, check=not times, timeout=600)
+    for _ in range(2):
+        assert forked(read_all, tmp_path, MIDSTREAM_CRASH_AT=f"{point}:2") == -signal.SIGKILL
+    assert forked(read_all, tmp_path) == 0
     with reading(tmp_path) as session:
         session.process_available()
         session.finish()
