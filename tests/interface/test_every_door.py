@@ -89,7 +89,7 @@ def waits_are_short(monkeypatch):
 
 
 def rows(first: int) -> dict[str, list[dict[str, Any]]]:
-    return {name: [{"k": i % 40, "v": str(i), "ts": first + i % 9} for i in range(80)] for name in "ABC"}
+    return {name: [{"k": i % 40, "v": str(i), "ts": first + i % 9} for i in range(40)] for name in "ABC"}
 
 
 def made_for(command: Command, folder: Path) -> CheckpointSession:
