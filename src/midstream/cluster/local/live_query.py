@@ -116,7 +116,7 @@ class LiveQuery:
         box = Box(plan.physical, self.functions)
         self.execution: Execution = SingleBox(box, self.release, partial(Scheduler, schedule=schedule))
         self.migrations = Migrations()
-        self.rehearsal: Rehearsal | None = None
+        self.rehearsal: Rehearsal[LiveQuery] | None = None
         """A copy that goes over to another plan while both are compared."""
         self.own_until = BEGINNING
         """Before this instant its windows may hold less than their ids say; only this query cannot tell."""
@@ -249,7 +249,7 @@ class LiveQuery:
         made.release.waiting = list(self.release.waiting)
         return made
 
-    def _compare(self, rehearsal: Rehearsal, given: Elements | None) -> None:
+    def _compare(self, rehearsal: Rehearsal[LiveQuery], given: Elements | None) -> None:
         """Follows a rehearsal; what it ends with is what the query goes on with."""
         record = rehearsal.advance(self.registers, self, given)
         if record is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -16,8 +16,33 @@ from midstream.migration.verified import DIFFERS, FAILED, Stretch, Verified
 from midstream.operators.elements import Elements, Ticks
 from midstream.optimizer.plans import Plan
 
-if TYPE_CHECKING:
-    from midstream.cluster.local.live_query import LiveQuery
+
+class Rehearsed(Protocol):
+    """What is asked of a query whose copy migrates."""
+
+    migrations: Any
+
+    @property
+    def complete(self) -> int:
+        """The instant before which all results are known."""
+
+    def copy(self) -> Self:
+        """The same query on states of its own."""
+
+    def feed(self, stream: str, rows: pa.RecordBatch, ticks: Ticks) -> None:
+        """Takes rows of a stream with their times."""
+
+    def advance(self, registers: Mapping[str, int]) -> Elements | None:
+        """Learns how far the streams are; gives the results that leave because of it."""
+
+    def migrate(self, plan: Plan, strategy: str | Strategy = ..., *, part: str = ..., trigger: str = ...) -> None:
+        """Starts to go over to another plan."""
+
+    def table(self, elements: Elements | None) -> pa.Table:
+        """Results as users see them."""
+
+
+Q = TypeVar("Q", bound=Rehearsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +56,14 @@ class WantedMigration:
     verify: int | None = None
 
 
-class Rehearsal:
+class Rehearsal(Generic[Q]):
     """A copy of a query on its way to another plan, and what is compared."""
 
-    def __init__(self, query: LiveQuery, wanted: WantedMigration) -> None:
+    def __init__(self, query: Q, wanted: WantedMigration) -> None:
         assert wanted.verify is not None
         self.wanted = wanted
         self.stretch = Stretch(wanted.verify)
-        self.copy = query.copy()
+        self.copy: Q = query.copy()
         self.since = query.complete
         self.comparison = Comparison(self.since)
         self.failure: MidstreamError | None = None
@@ -52,7 +77,7 @@ class Rehearsal:
             except MidstreamError as error:
                 self.failure = error
 
-    def advance(self, registers: Mapping[str, int], query: LiveQuery, given: Elements | None) -> MigrationRecord | None:
+    def advance(self, registers: Mapping[str, int], query: Q, given: Elements | None) -> MigrationRecord | None:
         """Compares what the query has released with what its copy has; gives the record once there is a verdict."""
         if self.failure is None:
             try:
@@ -71,7 +96,7 @@ class Rehearsal:
             return self._record("done", Verified(self.since, self.comparison.since))
         return None
 
-    def _take(self, query: LiveQuery, old: Elements | None, new: Elements | None) -> None:
+    def _take(self, query: Q, old: Elements | None, new: Elements | None) -> None:
         if old is not None:
             self.comparison.x.append(query.table(old))
         if new is not None:
@@ -84,5 +109,5 @@ class Rehearsal:
     def _record(self, outcome: str, verified: Verified) -> MigrationRecord:
         if self.copy.migrations.running is not None:
             self.copy.migrations.close(outcome)
-        rehearsed = self.copy.migrations.history[-1]
+        rehearsed: MigrationRecord = self.copy.migrations.history[-1]
         return replace(rehearsed, outcome=outcome, verified=verified)

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import query_of
-from midstream.checkpoint.records import Fault, QueryAccount, SetAside
+from midstream.checkpoint.records import Fault, QueryAccount
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.job.task.reports import Report
 
@@ -162,15 +162,6 @@ def _event(what: str, start: int, end: int | None, reason: str) -> dict[str, Any
         "strategy": "",
         "start_batch": start,
         "end_batch": end,
-    }
-
-
-def faults_summary(fault: Fault | None, set_aside: SetAside | None) -> dict[str, Any]:
-    """A query's errors, as users see them."""
-    return {
-        "status": "running" if fault is None else QUARANTINED,
-        "quarantine": None if fault is None else fault.to_json(),
-        "set_aside": 0 if set_aside is None else set_aside.rows,
     }
 
 
