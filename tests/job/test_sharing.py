@@ -17,7 +17,8 @@ from tests.scheduling.test_session import JOIN, QUERIES, THREE
 from tests.scheduling.watched import SCHEMA, WINDOW, drawn, from_, table
 
 import midstream as ms
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.format import unseal
+from midstream.checkpoint.manifest import FORMAT_VERSION, KIND, Manifest
 from midstream.checkpoint.stored_queries import shared_with
 from midstream.inputs import catalog_of
 from midstream.job.events import Scheduled
@@ -164,7 +165,9 @@ def test_equal_queries_keep_their_state_once(tmp_path):
     assert shared_with(apart.many.manifest, "q0") == {}
     assert two.many.table("q0").equals(two.many.table("q1"))
     assert two.many.manifest.segments["q0"] == two.many.manifest.segments["q1"]
-    assert two.many.manifest.to_bytes().count(b'{"same":') == len(two.many.manifest.segments["q0"][0])
+    written = unseal(KIND, FORMAT_VERSION, two.many.manifest.to_bytes(), "it")["segments"]
+    assert {slot: type(held) for slot, held in written["q0"]["0"].items()} == dict.fromkeys(written["q1"]["0"], list)
+    assert list(written["q1"]["0"].values()) == list(range(len(written["q1"]["0"])))
     assert Manifest.from_bytes(two.many.manifest.to_bytes()) == two.many.driver.store.latest()
 
 
