@@ -47,7 +47,7 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     """A query of another system in this language; `times` are the time columns of streams, or that of all of them.
 
     >>> to_cql("SELECT k, count(*) AS n FROM A GROUP BY k, window(ts, '10 minutes')", "spark")
-    "SELECT k, count(*) AS n FROM A [TUMBLE '10 minutes'] GROUP BY k, window_start, window_end"
+    "SELECT k, count(*) AS n FROM TUMBLE(A, ts, '10 minutes') GROUP BY k, window_start, window_end"
     """
     if dialect not in DIALECTS:
         hint = nearest(str(dialect), DIALECTS, "dialects")
