@@ -12,8 +12,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from unittest.mock import patch
 
 import midstream
 from midstream.interface.cli import main
@@ -37,8 +39,7 @@ class Program:
         for file in (printed, errors):
             file.write_text("")  # as a shell does it, before the process begins
         outside = (os.getcwd(), dict(os.environ if environment is None else environment), midstream.__file__)
-        self._process = _FORKING.Process(target=_run, args=(list(words), str(printed), str(errors), *outside))
-        self._process.start()
+        self._process = _started(_run, list(words), str(printed), str(errors), *outside)
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -74,11 +75,19 @@ class Program:
 
 def forked(function: Callable[..., object], *arguments: object, **environment: str) -> int:
     """The exit code of a function in a process of its own, with more variables in its environment."""
-    process = _FORKING.Process(target=_call, args=(function, arguments, environment, midstream.__file__))
-    process.start()
+    process = _started(_call, function, arguments, environment, midstream.__file__)
     process.join()
     assert process.exitcode is not None
     return process.exitcode
+
+
+def _started(target: Callable[..., None], *arguments: object) -> ForkServerProcess:
+    """A process off one that has loaded the program from where it is tested, not from where it may be installed."""
+    with patch.dict(os.environ, PYTHONPATH=str(Path(midstream.__file__).parents[1])):
+        forkserver.ensure_running()
+    process = _FORKING.Process(target=target, args=arguments)
+    process.start()
+    return process
 
 
 def _call(
@@ -94,7 +103,6 @@ def _require_loaded_from(home: str) -> None:
 
 
 def _run(words: list[str], printed: str, errors: str, folder: str, environment: dict[str, str], home: str) -> None:
-    _require_loaded_from(home)
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)
@@ -104,6 +112,7 @@ def _run(words: list[str], printed: str, errors: str, folder: str, environment: 
         os.dup2(handle, number)
         os.close(handle)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+    _require_loaded_from(home)
     sys.argv = ["midstream", *words]
     try:
         main()

@@ -47,6 +47,9 @@ BACKLOG = 6
 
 STEP = 10
 
+STARTS = 50
+"""How many starts without a batch count as a job that cannot be started."""
+
 
 class Feed:
     """Folders that grow: each file has rows of the next instants, no two rows of a stream the same time."""
@@ -95,6 +98,7 @@ class Conductor:
         self.requests = Requests(Random(random.random()))
         self.unclear: list[str] = []
         self.started = 0
+        self.in_vain = 0
         self.ending = False
         self.batch = -1
         self.since: dict[str, int] = {}
@@ -159,6 +163,9 @@ class Conductor:
             return
         if self.job is not None:
             self._ended()
+        if self.in_vain == STARTS:
+            raise JobError(f"the chaos job was started {STARTS} times without a batch", detail=self._errors()[-2000:])
+        self.in_vain += 1
         job = self._begin()
         until = time.monotonic() + PATIENCE
         while job.poll() is None and "the job runs on" not in self._errors():
@@ -208,7 +215,7 @@ class Conductor:
             manifest = CheckpointStore(str(self.checkpoint)).latest()
             if manifest is None or manifest.batch_id == self.batch:
                 return False
-            self.batch = manifest.batch_id
+            self.batch, self.in_vain = manifest.batch_id, 0
             texts = {name: entry.cql for name, entry in manifest.queries.items() if entry.status == "running"}
             for name, cql in texts.items():
                 if self.texts.get(name) != cql:
