@@ -19,7 +19,7 @@ from midstream.api import ask
 from midstream.job.commands.accounts import decisions_of, history_of
 from midstream.job.plans.local_plans import plans_by_slot
 from midstream.job.task.exchange import default_routing, groups_of
-from midstream.operators.arrival_hash import arrival_hash
+from midstream.operators.group_hash import group_hash
 
 ROWS = THREE.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
 DISTINCT = THREE.replace("SELECT A.v AS a, B.v AS b, C.v AS c", "SELECT DISTINCT A.k AS k")
@@ -182,7 +182,7 @@ def test_random_plans_per_slot_moves_rescales_and_restarts(seed, tmp_path):
 def different_slots(last: int = 400) -> dict[str, pa.Table]:
     """Streams of which the keys of one slot are rare in A and frequent in C, those of the other the reverse."""
     keys = np.arange(400)
-    owner = np.asarray(default_routing(2))[groups_of(arrival_hash([pa.array(keys)]), 256)]
+    owner = np.asarray(default_routing(2))[groups_of(group_hash([pa.array(keys)]), 256)]
     own = {slot: keys[owner == slot] for slot in (0, 1)}
     drawn = np.random.default_rng(3)
 

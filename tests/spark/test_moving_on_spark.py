@@ -20,7 +20,7 @@ import midstream as ms
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ask
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.operators.arrival_hash import arrival_hash
+from midstream.operators.group_hash import group_hash
 
 pytestmark = pytest.mark.spark
 
@@ -61,7 +61,7 @@ def test_the_hash_is_the_one_that_spark_routes_by(spark):
 
     hashed = spark.createDataFrame(table).select(*(F.xxhash64(*map(normal, key)) for key in keys)).collect()
     for i, key in enumerate(keys):
-        mine = arrival_hash([table.column(name).combine_chunks() for name in key]).view(np.int64)
+        mine = group_hash([table.column(name).combine_chunks() for name in key]).view(np.int64)
         assert mine.tolist() == [row[i] for row in hashed], key
 
 

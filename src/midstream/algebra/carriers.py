@@ -1,4 +1,4 @@
-"""Types that carry values through Spark, which does not know all of Arrow's, and by which rows can be dealt there."""
+"""Types that carry values through Spark, which does not know all of Arrow's."""
 
 from __future__ import annotations
 
@@ -41,21 +41,3 @@ def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_null(kind):
         return pa.nulls(len(column))
     return column.cast(kind)
-
-
-def can_arrive_by(kind: pa.DataType) -> bool:
-    """Whether rows can be dealt by a column of a type as they arrive.
-
-    >>> can_arrive_by(pa.string()), can_arrive_by(pa.list_(pa.int64()))
-    (True, False)
-    """
-    types = pa.types
-    if types.is_dictionary(kind):
-        return can_arrive_by(kind.value_type)
-    if types.is_decimal256(kind) or types.is_nested(kind) or types.is_null(kind):
-        return False
-    kind = carrier(kind)
-    plain = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    timed = types.is_date32(kind) or types.is_timestamp(kind) or types.is_duration(kind)
-    texts = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    return bool(plain or timed or texts or types.is_binary(kind) or types.is_large_binary(kind))

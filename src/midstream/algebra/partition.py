@@ -9,11 +9,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Keys that are all equal in every row, and how many bits of their hash are the row's group.
-
-    `arrival` says that the hash is the one by which streams arrive, rather than the one of exchanges.
-    """
+    """Keys that are all equal in every row, and how many bits of their hash are the row's group."""
 
     keys: frozenset[Key]
     bits: int
-    arrival: bool

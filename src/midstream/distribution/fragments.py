@@ -32,14 +32,13 @@ Key = tuple[str, ...]
 class Route:
     """Where rows go: by the hash of key columns, to one slot (no columns), or nowhere else (None: they stay).
 
-    Rows that go `everywhere` have no key either. With `arrival` the hash is the one by which streams arrive. With
-    `slots` rows go to, or arrive in, these alone: those of a site, or of all sites that probe a copied window. What
-    goes by key is dealt as its `key_class` is, which follows from the keys of all that is read beside it.
+    Rows that go `everywhere` have no key either. With `slots` rows go to, or arrive in, these alone: those of a site,
+    or of all sites that probe a copied window. What goes by key is dealt as its `key_class` is, which follows from the
+    keys of all that is read beside it.
     """
 
     key: Key | None
     everywhere: bool = False
-    arrival: bool = False
     slots: tuple[int, ...] = ()
     key_class: str = field(default="", compare=False)
     key_text: str = field(default="", compare=False)
@@ -195,7 +194,7 @@ def _partition(leaf: SourceNode, staged: Staged, bits: int) -> Partition | None:
         key = None if own is None else tuple(f"{leaf.stream.alias}.{name}" for name in own)
     if not key or not set(key) <= set(leaf.schema.names):
         return None
-    return Partition(frozenset([key]), bits, not isinstance(leaf, Received) or leaf.route.arrival)
+    return Partition(frozenset([key]), bits)
 
 
 ARRIVAL = ""
@@ -246,7 +245,7 @@ def _leaf(leaf: Received, key_class: str) -> Received:
 
 def _class_of(fragment: Fragment, received: Sequence[Received], readers: Mapping[int, int]) -> str:
     keyed = [leaf for leaf in received if leaf.route.key]
-    if any(leaf.route.arrival or leaf.route.slots or readers[leaf.fragment] > 1 for leaf in keyed):
+    if any(leaf.route.slots or readers[leaf.fragment] > 1 for leaf in keyed):
         return ARRIVAL
     if keyed and any(isinstance(node, OneWayJoin | KeptWindow) for node in walk_physical(fragment.plan)):
         return ARRIVAL

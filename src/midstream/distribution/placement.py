@@ -17,13 +17,12 @@ from midstream.distribution.fragments import Fragment, Key, Received, Route, cla
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """In one slot, or by the hash of each of some keys (none: anywhere); streams arrive by a hash of Spark's own.
+    """In one slot, or by the hash of each of some keys (none: anywhere); of the keys that are equal in every row.
 
     What lies `everywhere` is there once in every slot, or in each of `slots`; what lies by key at a site is in its
     `slots`, and elsewhere it is dealt as its `key_class` is.
     """
 
-    arrival: bool
     one: bool = False
     keys: frozenset[Key] = frozenset()
     everywhere: bool = False
@@ -48,8 +47,7 @@ class Placed:
         """A key by which both are in the same partition groups; empty for one slot, None if there is none."""
         if self.one or other.one:
             return () if self.one and other.one else None
-        alike = (self.arrival, self.slots) == (other.arrival, other.slots)
-        return min(self.keys & other.keys, default=None) if alike else None
+        return min(self.keys & other.keys, default=None) if self.slots == other.slots else None
 
 
 class Placements:
@@ -64,24 +62,24 @@ class Placements:
         if isinstance(node, p.SourceNode):
             return self._leaf(node)
         below = [self(child) for child in node.inputs]
-        arrival, slots = (below[0].arrival, below[0].slots) if below else (True, ())
+        slots, key_class = (below[0].slots, below[0].key_class) if below else ((), "")
         ones = [placed.one for placed in below if not placed.everywhere]
         if any(ones):  # of what a union brings together, some may lie in one slot and some by a key
-            return Placed(arrival, one=all(ones))
-        alike = all(placed.arrival == arrival for placed in below)  # what a union brings together need not be
+            return Placed(one=all(ones))
+        alike = all(placed.key_class == key_class for placed in below)  # what a union brings together need not be
         keys = keys_above(node, [placed.keys for placed in below]) if alike else frozenset[Key]()
-        return Placed(arrival, keys=keys, slots=slots, key_class=self.key_class)
+        return Placed(keys=keys, slots=slots, key_class=key_class)
 
     def _leaf(self, node: p.SourceNode) -> Placed:
         route = node.route if isinstance(node, Received) else self._arrival_route(node)
         if route.everywhere:
-            return Placed(route.arrival, everywhere=True, slots=route.slots)
+            return Placed(everywhere=True, slots=route.slots)
         if route.key is None or not set(route.key) <= set(node.schema.names):
-            return Placed(route.arrival)
+            return Placed()
         if not route.key:
-            return Placed(route.arrival, one=True)
-        return Placed(route.arrival, keys=frozenset([route.key]), slots=route.slots, key_class=self.key_class)
+            return Placed(one=True)
+        return Placed(keys=frozenset([route.key]), slots=route.slots, key_class=route.key_class)
 
     def _arrival_route(self, node: p.SourceNode) -> Route:
         key = self.arriving.get(node.stream.name, Route(None)).key
-        return Route(None if key is None else tuple(f"{node.stream.alias}.{name}" for name in key), arrival=True)
+        return Route(None if key is None else tuple(f"{node.stream.alias}.{name}" for name in key))

@@ -19,7 +19,6 @@ from enum import Enum
 from typing import Protocol
 
 from midstream.algebra import physical as p
-from midstream.algebra.carriers import can_arrive_by
 from midstream.algebra.physical import ProbeStep
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin, Ways, WindowName
 from midstream.algebra.placements import Placement
@@ -91,7 +90,7 @@ def routed_pieces(node: RoutedJoin, parts: FragmentParts, receive: Receive, home
     """
     homes = homes or [()] * len(node.joined)
     every = [stops(route, node.placements[head], homes, homes[head]) for head, route in enumerate(node.routes)]
-    cutting = _Routed(node, parts, receive, arrival=_dealt_as_streams(node), homes=homes, copied=_copied(node, every))
+    cutting = _Routed(node, parts, receive, homes=homes, copied=_copied(node, every))
     ways = [_legs(way) for way in every]
     last = max(map(len, ways))
     ends = [cutting.way(head, legs, last) for head, legs in enumerate(ways)]
@@ -136,9 +135,6 @@ class _Routed:
     """The rows of streams on their way, by stream, route and the stage that reads them."""
     windows: dict[WindowName, tuple[int, Route]] = field(default_factory=dict)
 
-    arrival: bool = False
-    """Whether rows travel by the hash by which streams arrive, so that a stream can arrive where it is read."""
-
     homes: Sequence[Slots] = ()
     """The slots in which windows by key are kept: those of the streams' sites."""
 
@@ -146,7 +142,7 @@ class _Routed:
     """The slots that have a copy of a window each."""
 
     def _route(self, travel: Travel, key: tuple[str, ...], target: int) -> Route:
-        by_key = Route(key, arrival=self.arrival, slots=self.homes[target])
+        by_key = Route(key, slots=self.homes[target])
         return {Travel.BY_KEY: by_key, Travel.TO_ALL: EVERY_SLOT, Travel.STAY: STAY}[travel]
 
     def way(self, head: int, legs: Sequence[Leg], last: int) -> p.PhysicalNode:
@@ -194,7 +190,6 @@ class _Routed:
             step.nulls_equal,
             step.residual,
             step.gathered,
-            arrival=self.arrival,
         )
 
     def keep_windows(self) -> None:
@@ -204,13 +199,6 @@ class _Routed:
             stage = min(stages, default=1)
             rows = self.rows(stream, route, stage)
             self.parts.add(KeptWindow(rows.schema, rows, name.key, name.everywhere), STAY, stage)
-
-
-def _dealt_as_streams(node: RoutedJoin) -> bool:
-    """Whether all keys of a join have types by which rows can be dealt as they arrive."""
-    types = {f.name: f.type for child in node.joined for f in child.schema}
-    pairs = [pair for route in node.routes for step in route for pair in zip(step.key, step.target_key, strict=True)]
-    return all(a in types and types[a] == types.get(b) and can_arrive_by(types[a]) for a, b in pairs)
 
 
 def probed_windows(plan: p.PhysicalNode) -> Iterator[WindowName]:

@@ -110,13 +110,18 @@ def _words_of_values(column: pa.Array) -> list[Hashes]:
     if is_number_like(kind):
         return [numbers_of(column).astype(np.int64, copy=False).view(np.uint64)]
     if pa.types.is_decimal(kind):
-        return _fixed_words(column)
+        return fixed_words(column)
     if pa.types.is_fixed_size_binary(kind):
         return [_text_words(column.cast(pa.large_binary()))]
     if _is_any(kind, "string large_string string_view binary large_binary binary_view"):
         return [_text_words(column)]
+    raise no_key(kind)
+
+
+def no_key(kind: pa.DataType) -> QueryError:
+    """What is said of a key column of a type that has no hash."""
     hint = "use one of its parts as the key, or cast it to a string"
-    raise QueryError(f"a key column cannot be a {_kind_name(kind)}", detail=f"its type is {kind}", hint=hint)
+    return QueryError(f"a key column cannot be a {_kind_name(kind)}", detail=f"its type is {kind}", hint=hint)
 
 
 def _is_any(kind: pa.DataType, names: str) -> bool:
@@ -129,7 +134,8 @@ def _kind_name(kind: pa.DataType) -> str:
     return "map" if pa.types.is_map(kind) else "struct" if pa.types.is_struct(kind) else str(kind)
 
 
-def _fixed_words(column: pa.Array) -> list[Hashes]:
+def fixed_words(column: pa.Array) -> list[Hashes]:
+    """The words of 64 bits that decimals are stored in; those of nulls are arbitrary."""
     width = column.type.byte_width
     if width < 8:
         column, width = column.cast(pa.decimal64(min(18, column.type.precision + 1), column.type.scale)), 8

@@ -31,7 +31,7 @@ class OneWayJoinOperator(Operator):
         key, window, stored, flow = node.key, node.window, node.stored, node.flow.schema
         self.ports = 1 if node.rows is None else 2
         self.probed, self.nulls_equal, self.residual = window, node.nulls_equal, residual
-        here, there = (None if node.bits is None else Grouping(k, node.bits, node.arrival) for k in (key, window.key))
+        here, there = (None if node.bits is None else Grouping(k, node.bits) for k in (key, window.key))
         self.window = SortedState(window.content, window.key, stored, None, grouping=there)
         self.seen = SortedState(window.content, window.key, stored, None, grouping=there)
         self.flow = SortedState("partial results", key, flow, None, grouping=here)

@@ -95,8 +95,6 @@ class OneWayJoin(PhysicalNode):
     gathered: pa.Schema
     bits: int | None = None
     """How many bits of the key's hash are the partition group, where the window is sorted by group."""
-    arrival: bool = False
-    """Whether that hash is the one by which streams arrive."""
 
     @property
     def inputs(self) -> tuple[PhysicalNode, ...]:

@@ -29,7 +29,7 @@ from midstream.job.task.kept_tasks import Collected, KeptTasks
 from midstream.job.task.reports import Report
 from midstream.job.task.step import StageStep
 from midstream.job.task.task import Task
-from midstream.operators.arrival_hash import arrival_hash
+from midstream.operators.group_hash import group_hash
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan
 
@@ -162,7 +162,7 @@ class LocalCluster:
         if route.is_one_slot:
             return [np.full(rows.num_rows, in_slot(0), np.int32)]
         if route.key is not None:
-            hashes = arrival_hash([rows.column(name) for name in route.key])
+            hashes = group_hash([rows.column(name) for name in route.key])
             return [np.asarray(groups_of(hashes, count), np.int32)]
         if route.slots:
             there = np.asarray([in_slot(slot) for slot in route.slots], np.int32)

@@ -36,7 +36,7 @@ from midstream.job.task.exchange import GROUP, PORT, groups_of, in_slot
 from midstream.job.task.in_place import further
 from midstream.job.task.memory import LEAST, Memory, bytes_of
 from midstream.job.task.reports import Report
-from midstream.operators.arrival_hash import arrival_hash
+from midstream.operators.group_hash import group_hash
 
 LONGEST = 1.0
 """A batch that takes the driver more seconds than this is long."""
@@ -248,7 +248,7 @@ def _groups(batch: Batch, port: int, route: Route, rows: pa.RecordBatch) -> list
     if route.is_one_slot:
         return [np.full(rows.num_rows, in_slot(0), np.int32)]
     key = batch.incoming.spread_by(port) if route.key is None else route.key
-    hashes = arrival_hash([payload.column(name) for name in key])
+    hashes = group_hash([payload.column(name) for name in key])
     if route.slots:
         there = np.asarray([in_slot(slot) for slot in route.slots], np.int32)
         return [there[hashes.view(np.int64) % len(there)]]

@@ -81,8 +81,7 @@ class Outlining:
 
     def _received(self, leaf: p.PhysicalNode) -> str:
         assert isinstance(leaf, Received)
-        own = leaf.route.key_class in self.apart
-        dealt = f" dealt as {leaf.route.key_class}" if own else " as streams arrive" if leaf.route.arrival else ""
+        dealt = f" dealt as {leaf.route.key_class}" if leaf.route.key_class in self.apart else ""
         return f"{leaf.route}{dealt} to stage {self.fragment.stage} of {self.producers[leaf.fragment].text}"
 
     def _of(self, node: p.PhysicalNode, beside: str) -> Outline:

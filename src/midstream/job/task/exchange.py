@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from midstream.algebra.carriers import carried, carrier, restored
 from midstream.errors import JobError
 from midstream.job.task.reports import Report
-from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, Hashes, concatenate_batches, rows_without_columns
+from midstream.operators.group_hash import group_hash
 from midstream.operators.hashing import hash_columns
 from midstream.operators.vectors import gather_rows
 
@@ -305,7 +305,7 @@ class Addressing:
             chosen = np.flatnonzero(groups == group)
             columns = [rows.column(by.name) for by in self.by]
             if len(chosen):
-                hashed = arrival_hash([column.take(pa.array(chosen)) for column in columns])
+                hashed = group_hash([column.take(pa.array(chosen)) for column in columns])
                 slots[chosen] = np.asarray(several, np.int32)[hashed.view(np.int64) % len(several)]
 
 

@@ -121,7 +121,7 @@ def _arrival_route(fragment: Fragment) -> Route | None:
     route = fragment.route
     if route.key is None:
         return route
-    below = traced(fragment.plan, route.key) if route.key and route.arrival else None
+    below = traced(fragment.plan, route.key) if route.key else None
     if below is None:
         return None
     ((source, columns),) = below

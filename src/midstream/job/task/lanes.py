@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.job.task.exchange import groups_of
-from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, Mask
+from midstream.operators.group_hash import group_hash
 
 ELSEWHERE = -1
 """The slot of groups that another lane has."""
@@ -83,7 +83,7 @@ class Lane:
         # A query that does not read the key takes rows wherever they arrive.
         if not key or not set(key) <= set(rows.schema.names):
             return np.full(rows.num_rows, not copied)
-        groups = groups_of(arrival_hash([rows.column(name) for name in key]), len(self.routing))
+        groups = groups_of(group_hash([rows.column(name) for name in key]), len(self.routing))
         return np.asarray(np.asarray(self.routing, np.int32)[groups] == slot)
 
     def rests(self, slot: int) -> bool:

@@ -22,9 +22,8 @@ from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
 from midstream.job.task.results import ForwardBuffer
 from midstream.job.task.state_store import Entries, Filling, FillWork, slots_for
-from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements
-from midstream.operators.hashing import hash_columns
+from midstream.operators.group_hash import group_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ class FillStep:
         route = work.fill.fragment.route
         if not route.key:
             return np.zeros(len(output), np.int32)
-        hashed = (arrival_hash if route.arrival else hash_columns)([output.columns.column(name) for name in route.key])
+        hashed = group_hash([output.columns.column(name) for name in route.key])
         table = self.routing.table(route.key_class)
         return slots_of(hashed, at_site(route.slots, len(table)) or table)
 

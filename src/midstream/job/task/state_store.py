@@ -26,10 +26,9 @@ from midstream.job.task.reports import FragmentReport
 from midstream.job.task.results import ForwardBuffer
 from midstream.migration.execution import SingleBox
 from midstream.migration.state_move import Portions, StateMove
-from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
-from midstream.operators.hashing import hash_columns
+from midstream.operators.group_hash import group_hash
 from midstream.operators.join import prepare
 from midstream.operators.state.portions import slices
 from midstream.operators.state.segment import Segment, make_segment
@@ -280,6 +279,5 @@ def slots_for(placed: Placed, elements: Elements, routing: Routing, anywhere: in
     key = placed.key
     if not key:
         return np.full(len(elements), anywhere if key is None else 0, np.int32)
-    columns = [elements.columns.column(name) for name in key]
-    hashed = (arrival_hash if placed.arrival else hash_columns)(columns)
+    hashed = group_hash([elements.columns.column(name) for name in key])
     return slots_of(hashed, at_site(placed.slots, len(routing.groups)) or routing.table(placed.key_class))

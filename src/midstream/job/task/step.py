@@ -44,9 +44,8 @@ from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
 from midstream.job.task.task import Task
 from midstream.job.task.works import FragmentWork, TaskWork
-from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements
-from midstream.operators.hashing import hash_columns
+from midstream.operators.group_hash import group_hash
 from midstream.operators.vectors import gather_rows, numbers_of
 
 MANY_RESULTS = 20_000
@@ -335,8 +334,7 @@ class StageStep:
         route, lane = work.fragment.route, work.apart.lane
         if not route.key:
             return np.full(len(output), slot if route.key is None else 0, np.int32), None
-        hashed = arrival_hash if route.arrival else hash_columns
-        groups = groups_of(hashed([output.columns.column(name) for name in route.key]), len(self.routing))
+        groups = groups_of(group_hash([output.columns.column(name) for name in route.key]), len(self.routing))
         if lane is None or not lane.second:
             report.traffic.count_exchanged(groups, route.key_class, route.key_text)
         routing = self.apart.get(route.key_class, (lane and lane.routing) or self.routing)

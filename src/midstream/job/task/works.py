@@ -19,8 +19,8 @@ from midstream.job.task.exchange import slots_of
 from midstream.job.task.ingest import ticks_of
 from midstream.job.task.lanes import Lane
 from midstream.job.task.shipping import Shipped
-from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, rows_without_columns
+from midstream.operators.group_hash import group_hash
 from midstream.operators.shared_graph import NodeNames
 from midstream.operators.stateless import windowed
 from midstream.optimizer.plans import Plan
@@ -166,7 +166,7 @@ class ArrivalFilter:
         """The rows that arrive in a slot."""
         if not self.key:
             return kept if slot == 0 else kept.slice(0, 0)
-        hashes = arrival_hash([kept.columns.column(name) for name in self.key])
+        hashes = group_hash([kept.columns.column(name) for name in self.key])
         return kept.where(slots_of(hashes, self.owners) == slot)
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.partition import Partition
-from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
+from midstream.operators.group_hash import group_hash
 from midstream.operators.hashing import hash_columns
 from midstream.operators.vectors import Numbers, numbers_of, storage_of
 
@@ -158,7 +158,6 @@ class Grouping:
 
     key: Key
     bits: int
-    arrival: bool
 
     @staticmethod
     def of(partition: Partition | None, names: Sequence[str]) -> Grouping | None:
@@ -166,11 +165,11 @@ class Grouping:
         if partition is None:
             return None
         key = min((key for key in partition.keys if set(key) <= set(names)), default=None)
-        return None if key is None else Grouping(key, partition.bits, partition.arrival)
+        return None if key is None else Grouping(key, partition.bits)
 
     def same_order(self, other: Grouping | None) -> bool:
         """Whether states of equal rows in equal slots have one order."""
-        return other is not None and (self.bits, self.arrival) == (other.bits, other.arrival)
+        return other is not None and self.bits == other.bits
 
 
 def numbering(rows: int) -> Hashes:
@@ -180,13 +179,10 @@ def numbering(rows: int) -> Hashes:
 
 def key_hashes(rows: pa.RecordBatch, key: Key, grouping: Grouping | None) -> Hashes:
     """What a state of these rows is sorted by: the hash of a key, behind the bits of the group if it has groups."""
-    plain = _hashed(rows, key) if key else np.zeros(rows.num_rows, np.uint64)
+    plain = hash_columns([rows.column(name) for name in key]) if key else np.zeros(rows.num_rows, np.uint64)
     if grouping is None:
         return plain
-    if grouping.arrival:
-        placed = arrival_hash([rows.column(name) for name in grouping.key])
-    else:
-        placed = plain.copy() if grouping.key == key else _hashed(rows, grouping.key)
+    placed = group_hash([rows.column(name) for name in grouping.key])
     below = np.uint64(64 - grouping.bits)
     placed >>= below
     placed <<= below
@@ -200,7 +196,3 @@ def known_hashes(batch: Elements, key: Key, grouping: Grouping | None) -> Hashes
     if batch.hashes is not None and key in batch.hashed:
         return batch.hashes
     return key_hashes(batch.columns, key, grouping)
-
-
-def _hashed(rows: pa.RecordBatch, key: Key) -> Hashes:
-    return hash_columns([rows.column(name) for name in key])

@@ -1,8 +1,9 @@
-"""Spark's hash of key columns, computed without Spark, so that state can be sent where its rows will arrive.
+"""The hash of keys whose first bits are a row's partition group: Spark's, computed without Spark.
 
-Streams are routed by Spark's `xxhash64`. It folds a row's columns one after the other, each into the hash of those
-before it; a null leaves the hash as it is. Integers of up to 32 bits count as one such word, longer ones as one of 64
-bits, texts as their bytes. Which of these a column is follows from the type that carries it through Spark.
+Rows are dealt to slots by `xxhash64`, which Spark computes for streams as they arrive. It folds a row's columns one
+after the other, each into the hash of those before it; a null leaves the hash as it is. Integers of up to 32 bits count
+as one such word, longer ones as one of 64 bits, texts as their bytes. Which of these a column is follows from the type
+that carries it through Spark; what Spark does not know is folded word by word.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.carriers import carried, carrier
-from midstream.errors import InternalError
 from midstream.operators.elements import Hashes
+from midstream.operators.hashing import fixed_words, no_key
 from midstream.operators.vectors import numbers_of, validity_of
 
 SEED = np.uint64(42)
@@ -30,7 +31,7 @@ AT_ONCE = 16_384
 Words = npt.NDArray[np.uint64]
 
 
-def arrival_hash(columns: Sequence[pa.Array]) -> Hashes:
+def group_hash(columns: Sequence[pa.Array]) -> Hashes:
     """What `xxhash64` gives for the columns, whose zeros of both signs are one."""
     count = len(columns[0])
     if count <= AT_ONCE:
@@ -46,14 +47,20 @@ def _hashed(columns: Sequence[pa.Array]) -> Hashes:
     for column in columns:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        folded = _folded(carried(column, carrier(column.type)), state)
+        folded = _folded(column, state)
         valid = validity_of(column)
         state = folded if valid is None else np.where(valid, folded, state)
     return state
 
 
 def _folded(column: pa.Array, seed: Words) -> Words:
-    kind, types = column.type, pa.types
+    types = pa.types
+    if types.is_decimal256(column.type):
+        for words in fixed_words(column):
+            seed = _long(words, seed)
+        return seed
+    column = carried(column, carrier(column.type))
+    kind = column.type
     if types.is_boolean(kind):
         return _int(_filled(column.cast(pa.uint8())).astype(np.uint64), seed)
     if types.is_date32(kind):
@@ -73,7 +80,7 @@ def _folded(column: pa.Array, seed: Words) -> Words:
         return _bytes(column, seed)
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return _bytes(column.cast(pa.large_binary()), seed)
-    raise InternalError(f"no rule says how Spark hashes a {kind}")
+    raise no_key(kind)
 
 
 def _filled(column: pa.Array) -> npt.NDArray[np.generic]:
