@@ -97,8 +97,8 @@ class Conductor:
         self.struck: Counter[str] = Counter()
         self.requests = Requests(Random(random.random()))
         self.unclear: list[str] = []
-        self.started = 0
-        self.in_vain = 0
+        self.starts: list[int] = []
+        """The newest batch at each start of the job."""
         self.ending = False
         self.batch = -1
         self.since: dict[str, int] = {}
@@ -163,9 +163,8 @@ class Conductor:
             return
         if self.job is not None:
             self._ended()
-        if self.in_vain == STARTS:
+        if self.starts[-STARTS:] == [self.batch] * STARTS:
             raise JobError(f"the chaos job was started {STARTS} times without a batch", detail=self._errors()[-2000:])
-        self.in_vain += 1
         job = self._begin()
         until = time.monotonic() + PATIENCE
         while job.poll() is None and "the job runs on" not in self._errors():
@@ -177,7 +176,7 @@ class Conductor:
         """Starts the job; queries whose texts are others than the checkpoint's are replaced."""
         words = ["run", str(self.folder / "job.toml"), "--replace", *options]
         self.job = typed(words, self.folder / "errors.txt")
-        self.started += 1
+        self.starts.append(self.batch)
         return self.job
 
     def _errors(self) -> str:
@@ -215,7 +214,7 @@ class Conductor:
             manifest = CheckpointStore(str(self.checkpoint)).latest()
             if manifest is None or manifest.batch_id == self.batch:
                 return False
-            self.batch, self.in_vain = manifest.batch_id, 0
+            self.batch = manifest.batch_id
             texts = {name: entry.cql for name, entry in manifest.queries.items() if entry.status == "running"}
             for name, cql in texts.items():
                 if self.texts.get(name) != cql:
@@ -333,7 +332,7 @@ def _run(report: Report, master: str, kills: int, random: Random, until: float) 
     for name, count in sorted(conductor.struck.items()):
         report.add(f"{master}: {name}", float(count), "strikes")
     report.add(f"{master}: strikes", float(conductor.struck.total()), "strikes")
-    report.add(f"{master}: starts", float(conductor.started), "starts")
+    report.add(f"{master}: starts", float(len(conductor.starts)), "starts")
     report.add(f"{master}: requests", float(conductor.requests.made.total()), "requests")
     for name in sorted(TYPED):
         report.add(f"{master}: {name}, typed", float(conductor.requests.made[name]), "requests")
