@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint import maps, merging, metrics
+from midstream.checkpoint import outputs as output_files
 from midstream.checkpoint.check import check
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.failures import MissingFile
@@ -108,3 +109,16 @@ def test_files_of_metrics_are_kept_for_readers_that_began_before(tmp_path, monke
         chain.batch({"A": rows(i)})
     collect(chain.driver.store, chain.driver.files)
     assert not any(chain.driver.files.exists(file.path) for file in before.outputs.metrics)
+
+
+@pytest.mark.parametrize("kept", [0, 30, output_files.STARTS])
+def test_results_are_counted_alike_however_many_of_their_starts_are_kept(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(output_files, "STARTS", kept)
+    question = ask(QUERY, tables())
+    chain = Chain(question.plan, question.catalog, tmp_path / "job", slots=2)
+    for part in chain.cut(tables(), 20):
+        chain.batch(part)
+        (name,) = chain.driver.queries
+        account = chain.driver.manifest.account(name)
+        assert account.results == chain.results().num_rows
+        assert sum(map(len, chain.driver.commits.starts.values())) <= kept

@@ -182,15 +182,23 @@ def must_be_read(manifest: Manifest, known: Starts) -> bool:
     )
 
 
+STARTS = 4 * 2**20
+"""Of how many results that wait starts are kept in memory; those of older ones are read when they are released."""
+
+
 def still_waiting(manifest: Manifest, known: Starts) -> Starts:
-    """What is known of files of which results wait after a batch."""
+    """What is known of files of which results wait after a batch, the newest files first."""
     waiting = {
         (file.path, file.part)
         for query, named in manifest.outputs.results.items()
         for file in named
         if file.last_from >= manifest.released.get(query, BEGINNING)
     }
-    return {place: starts for place, starts in known.items() if place in waiting}
+    found, most = dict[tuple[str, str], Numbers](), STARTS
+    for place, starts in reversed(list(known.items())):
+        if place in waiting and (most := most - len(starts)) >= 0:
+            found[place] = starts
+    return dict(reversed(list(found.items())))
 
 
 def counted(

@@ -125,7 +125,7 @@ def _pieces(elements: Elements, most: int) -> Iterator[Elements]:
         yield elements.slice(start, min(rows, len(elements) - start))
 
 
-FEW = 4_096
+FEW = 65_536
 """Of how many results, at most, the starts are kept until they are released."""
 
 
