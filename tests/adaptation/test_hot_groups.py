@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from midstream.adaptation.decider import DeciderMemory, DecisionOutcome, DecisionVerdict, Now, decide, made
 from midstream.adaptation.hot_groups import HotDealing, HotGroup, HotPolicy, Sharing, hot_groups
-from midstream.adaptation.plain import plain, typed
+from midstream.codec import read, written
 
 ROUTING = [group % 4 for group in range(16)]
 
@@ -77,7 +77,7 @@ def test_a_group_that_has_cooled_comes_home_and_is_not_spread_again_at_once():
     found = [looks.look(0.1, (0, 1, 2, 3)).action for _ in range(3)]
     assert found == ["stay", "stay", "bring_home"]
     assert looks.memory.watches == {} and looks.memory.mistrust == {}
-    looks.memory = typed(DeciderMemory, plain(looks.memory))
+    looks.memory = read(DeciderMemory, written(looks.memory))
     assert {looks.look(0.4).action for _ in range(5)} == {"stay"}
     assert looks.look(0.4).action == "spread"
 

@@ -8,10 +8,10 @@ import pytest
 
 import midstream as ms
 from midstream.adaptation.migration_cost import migration_cost
-from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.plan_changes import PlanDecider, PlanMemory
 from midstream.adaptation.policy import Policy
 from midstream.algebra.statistics import Estimate, KeyProfile, Statistics, StreamStatistics
+from midstream.codec import read, written
 from midstream.inputs import catalog_of
 from midstream.language import parse
 from midstream.optimizer.estimates import Estimator
@@ -131,7 +131,7 @@ def test_a_plan_that_does_as_predicted_stays():
         work = Estimator(seen(20, 5000, moment), RIGHT.emission).cost(RIGHT.logical).work
         assert controller.consider(0.0, seen(20, 5000, moment), RIGHT, 10, work, changed=False) is None
     assert controller.memory.changes.watches == {}
-    assert typed(PlanMemory, plain(controller.memory)) == controller.memory
+    assert read(PlanMemory, written(controller.memory)) == controller.memory
 
 
 def test_moving_to_a_plan_that_keeps_the_same_is_cheap():

@@ -6,8 +6,8 @@ import pytest
 
 import midstream as ms
 from midstream.adaptation.decider import DeciderMemory, DecisionOutcome, DecisionVerdict, Now, decide, made
-from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.scaling import ScalePolicy, SlotRange, slot_numbers
+from midstream.codec import read, written
 
 
 class Looks:
@@ -74,5 +74,5 @@ def test_slots_rest_after_a_change_and_a_wrong_forecast_asks_for_more():
 def test_what_is_remembered_goes_through_a_manifest():
     looks, other = Looks(), Looks()
     looks.decided(0.95, 2, 2)
-    other.memory, other.looks = typed(DeciderMemory, plain(looks.memory)), looks.looks
+    other.memory, other.looks = read(DeciderMemory, written(looks.memory)), looks.looks
     assert other.memory == looks.memory and other.look(0.95, 2).action == "more"

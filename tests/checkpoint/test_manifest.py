@@ -27,8 +27,8 @@ from midstream.checkpoint.records import (
     Slots,
     StoredRequest,
     Streams,
-    Wanted,
 )
+from midstream.distribution.fragments import Routing
 from midstream.errors import InternalError, JobError
 
 names = st.text(min_size=1, max_size=12)
@@ -90,7 +90,7 @@ slots = st.builds(
     routing=st.lists(st.integers(0, 9), max_size=8).map(tuple),
     count=counts,
     loads=st.lists(counts, max_size=3).map(tuple),
-    wanted=st.none() | st.builds(Wanted, st.lists(counts, max_size=3).map(tuple), counts, names),
+    wanted=st.none() | st.builds(Routing, st.lists(counts, max_size=3).map(tuple), counts, names),
     moves=history,
 )
 accounts = st.builds(

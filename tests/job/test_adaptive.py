@@ -207,9 +207,9 @@ UNTIMED = ("seconds_per_row", "purge_seconds", "seconds", "purging", "rows", "st
 def untimed(kept: dict[str, Any]) -> dict[str, Any]:
     """What is kept, without what depends on the clock or on how exchanged rows are dealt."""
     kept = json.loads(json.dumps(kept))
-    kept["plans"]["changes"].pop("made")
+    kept["plans"].get("changes", {}).pop("made", None)
     for source in kept["observer"]["sources"].values():
-        source.pop("width")
+        source.pop("width", None)
     timed = [*kept["observed"].get("operators", ()), *(told for _, _, told in kept["operators"])]
     for told, name in itertools.product(timed, UNTIMED):
         told.pop(name, None)

@@ -368,7 +368,7 @@ def test_slots_share_a_group_of_a_later_stage(spread, tmp_path):
     for part in parts[4:9]:
         chain.batch(part)
     (shared,) = chain.manifest.slots.shared
-    assert (shared["key_class"], shared["group"], len(shared["slots"])) == (BY_V, group, 3)
+    assert (shared.key_class, shared.group, len(shared.slots)) == (BY_V, group, 3)
     assert BY_V in chain.manifest.slots.apart
     chain.driver.apply(GroupBroughtHome((BY_V, group)))
     for part in parts[9:]:
@@ -435,7 +435,7 @@ def test_slots_share_a_key_that_is_aggregated_or_distinct_in_a_later_stage(name,
         for report in chain.batch(part).reports:
             there |= {report.slot} if report.traffic.exchanged.get(by, {}).get("B.v", {}).get(group) else set()
     (shared,) = chain.manifest.slots.shared
-    assert (shared["key_class"], shared["group"], len(shared["slots"])) == (by, group, 3)
+    assert (shared.key_class, shared.group, len(shared.slots)) == (by, group, 3)
     assert len(chain.query.staged.fragments) == len(plain.fragments) + 1
     assert f"parts of {by}" in key_classes(chain.query.staged)
     assert len(there) > 1
@@ -464,7 +464,7 @@ def test_a_stream_that_arrives_by_another_querys_key_is_aggregated_in_parts(tmp_
             session.rebalance()
             manifest = CheckpointStore(str(tmp_path)).latest()
             assert manifest is not None
-            shared |= {group.get("key_class") for group in manifest.slots.shared}
+            shared |= {group.key_class for group in manifest.slots.shared}
         session.finish()
         assert shared == {"B.v"}
         for query in (counted, distinct):
@@ -481,7 +481,7 @@ def test_an_aggregated_key_of_a_later_stage_is_divided_by_itself(name, tmp_path)
         chain.batch(part)
     spread = [record for record in chain.manifest.slots.decisions if record["action"] == "spread"]
     assert spread, [record["reason"] for record in chain.manifest.slots.decisions]
-    assert spread[0]["by"] == by and chain.manifest.slots.shared[0]["key_class"] == by
+    assert spread[0]["by"] == by and chain.manifest.slots.shared[0].key_class == by
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
 
@@ -495,7 +495,7 @@ def test_a_group_of_a_later_stage_is_divided_by_itself(tmp_path):
     spread = [record for record in chain.manifest.slots.decisions if record["action"] == "spread"]
     assert spread, [record["reason"] for record in chain.manifest.slots.decisions]
     assert spread[0]["by"] == BY_V
-    assert chain.manifest.slots.shared[0]["key_class"] == BY_V
+    assert chain.manifest.slots.shared[0].key_class == BY_V
     chain.batch({}, end=True)
     assert as_multiset(chain.results()) == as_multiset(ms.run(TWO_KEYS, inputs))
 

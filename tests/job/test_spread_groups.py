@@ -154,7 +154,7 @@ def test_groups_are_spread_at_random_and_results_stay(name, seed, tmp_path_facto
                 case "rescale" if state.wanted is None:
                     chain.driver.rescale(rng.randint(1, 4))
                 case "restart" if chain.driver.manifest is not None:
-                    wanted = set(chain.manifest.slots.spread and [g["group"] for g in chain.manifest.slots.spread])
+                    wanted = {group.group for group in chain.manifest.slots.spread}
                     chain, _ = chain_of(query, folder, inputs, seed=seed)
                     assert chain.driver.state.spread.groups.keys() == wanted
                 case "fail" if chain.driver.manifest is not None:  # a batch that was run, and never committed
@@ -187,7 +187,7 @@ def test_what_would_not_be_the_same_rests_and_says_why(query, tmp_path):
         batch = chain.batch(part)
     assert [g.slots for g in batch.slots.spread] == [()]
     (told,) = chain.manifest.slots.spread
-    assert REFUSED[query] in told["resting"]
+    assert REFUSED[query] in told.resting
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), answer(query, inputs))
 

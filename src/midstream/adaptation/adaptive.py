@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from midstream.adaptation.drift import Alarm, Drift
 from midstream.adaptation.observer import Observer
-from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.plan_changes import CHANGES, Decision, PlanDecider, PlanMemory
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.sampling_pace import Attention
@@ -21,6 +20,7 @@ from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Window, walk_plan
 from midstream.algebra.statistics import Estimate, Statistics
 from midstream.algebra.time import ticks
+from midstream.codec import read, written
 from midstream.errors import MigrationError
 from midstream.migration.auto import Auto
 from midstream.migration.execution import SingleBox
@@ -165,8 +165,8 @@ class Adaptive:
         """All that a process must know to go on as if nothing had happened."""
         return {
             "observer": self.observer.kept(),
-            "plans": plain(self.decider.memory),
-            "drift": [plain(self.drift.reference), self.drift.unweighed],
+            "plans": written(self.decider.memory),
+            "drift": [written(self.drift.reference, dict[str, Estimate]), self.drift.unweighed],
             "looks": [self.checked_at, self.batches],
             "running": self.running.text,
         }
@@ -174,8 +174,8 @@ class Adaptive:
     def go_on(self, kept: Mapping[str, Any]) -> None:
         """Goes on, fresh, from what another has kept."""
         self.observer.go_on(kept["observer"])
-        self.decider.memory = typed(PlanMemory, kept["plans"])
-        self.drift.reference, self.drift.unweighed = typed(dict[str, Estimate], kept["drift"][0]), kept["drift"][1]
+        self.decider.memory = read(PlanMemory, kept["plans"])
+        self.drift.reference, self.drift.unweighed = read(dict[str, Estimate], kept["drift"][0]), kept["drift"][1]
         self.checked_at, self.batches = kept["looks"]
         self.running = self.decider.plan_of(kept["running"])
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from midstream.adaptation.plain import forgotten
 from midstream.algebra.statistics import KeyProfile
+from midstream.codec import forgotten
 from midstream.operators.elements import Hashes, Indices
 
 SAMPLE = 4

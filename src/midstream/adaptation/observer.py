@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.adaptation.key_counts import MOST_SAMPLED, HeavyValues, KeyCounts
-from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.sampling import LOOK_AT, Sample, Sampler
 from midstream.adaptation.sampling_pace import Attention, SamplingPace
 from midstream.adaptation.smoothing import Smoothed
@@ -25,6 +24,7 @@ from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Relation, Stream, Window, streams_of, walk_plan
 from midstream.algebra.statistics import Estimate, Statistics, StreamStatistics
+from midstream.codec import read, written
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks
 
@@ -103,7 +103,7 @@ class Observer:
 
     def kept(self) -> dict[str, Any]:
         """What is known of the streams, as plain values."""
-        return {name: plain(getattr(self, name)) for name in _KEPT}
+        return {name: written(getattr(self, name), kind) for name, kind in _KEPT.items()}
 
     def go_on(self, kept: Mapping[str, Any]) -> None:
         """Goes on from what an observer of the same query has kept."""
@@ -111,7 +111,7 @@ class Observer:
             raise ValueError("it is of another query")
         attention = self.pace.attention
         for name, kind in _KEPT.items():
-            setattr(self, name, typed(kind, kept[name]))
+            setattr(self, name, read(kind, kept[name]))
         self.pace.attention = attention
         self._share_heavy()
 

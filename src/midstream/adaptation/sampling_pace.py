@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from midstream.adaptation.plain import forgotten
+from midstream.codec import forgotten
 
 FIRST_SAMPLES = 4
 """In how many batches keys are sampled at first, one after the other."""

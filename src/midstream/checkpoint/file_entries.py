@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.checkpoint.names import LISTS
+from midstream.codec import Row
 
 _IN_LISTS = f"{LISTS}/"
 
 
 @dataclass(frozen=True, slots=True)
-class ResultFile:
+class ResultFile(Row):
     """A file of results: they start at `first_from` at the earliest and at `last_from` at the latest.
 
     Several queries can share a file; `part` is then the name by which it tells the rows of one from those of others.
@@ -30,7 +31,7 @@ class ResultFile:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetterFile:
+class DeadLetterFile(Row):
     """A file of rows that could not be used, with the reasons."""
 
     path: str
@@ -41,7 +42,7 @@ class DeadLetterFile:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(Row):
     """A file that is read as a stream: its path from the stream's folder, its size and when it was last written.
 
     That is in nanoseconds. Where the size is not known, it is less than zero. Once it was read, its rows count that are
@@ -75,7 +76,7 @@ class FilesRead:
 
 
 @dataclass(frozen=True, slots=True)
-class ListFile:
+class ListFile(Row):
     """A file that lists older result, dead-letter or source files, so that manifests stay short."""
 
     path: str
@@ -84,7 +85,7 @@ class ListFile:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricsFile:
+class MetricsFile(Row):
     """A file of the metrics table: a row for each of some batches."""
 
     path: str
@@ -94,7 +95,7 @@ class MetricsFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(Row):
     """A file whose content lies in a larger one by now, or a list of such; kept for readers that began before."""
 
     path: str

@@ -19,12 +19,13 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.format import damaged, read, seal, unseal, written
+from midstream.checkpoint.format import damaged, seal, unseal
 from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.lists import results_of
 from midstream.checkpoint.manifest import Manifest, Origin
 from midstream.checkpoint.outputs import rows_between
 from midstream.checkpoint.retention import kept_from
+from midstream.codec import read, written
 from midstream.errors import MidstreamError
 
 FOLDER = "deliveries"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.checkpoint.file_entries import ListFile
@@ -20,14 +20,13 @@ from midstream.checkpoint.format import (
     damaged,
     list_text,
     object_text,
-    read,
     seal,
     unseal,
-    written,
 )
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import Asked, Outputs, QueryAccount, Settings, Slots, Streams
+from midstream.codec import read, written
 
 FORMAT_VERSION = 1
 """The format that this version of Midstream writes."""
@@ -139,24 +138,11 @@ class Manifest:
             raise damaged(name, f"{type(error).__name__}: {error}") from error
 
 
-_PLAIN = ("query_id", "batch_id", "offsets", "epoch", "advanced_to", "released", "migration")
-_RECORDS: dict[str, type] = {
-    "settings": Settings,
-    "streams": Streams,
-    "slots": Slots,
-    "outputs": Outputs,
-    "asked": Asked,
-}
-
-
 def _content(manifest: Manifest) -> dict[str, Any]:
     writer = Writer()
     return {
-        **{name: getattr(manifest, name) for name in _PLAIN},
-        **{name: written(getattr(manifest, name)) for name in _RECORDS if name != "outputs"},
+        **written(replace(manifest, segments={}, outputs=Outputs())),
         "outputs": _outputs(manifest.outputs),
-        "queries": {name: asdict(entry) for name, entry in manifest.queries.items()},
-        "accounts": {name: written(account) for name, account in manifest.accounts.items()},
         "segments": _object(
             {
                 query: _object({stage: _slots(slots, writer) for stage, slots in sorted(stages.items())})
@@ -168,7 +154,7 @@ def _content(manifest: Manifest) -> dict[str, Any]:
 
 
 def _outputs(outputs: Outputs) -> Ready:
-    found = written(outputs)
+    found = written(replace(outputs, recent=()))
     if outputs.recent:
         found["recent"] = Ready(list_text(outputs.recent))
     return Ready(object_text(found))
@@ -185,19 +171,15 @@ def _object(content: Mapping[Any, Ready]) -> Ready:
 
 def _manifest(parsed: dict[str, Any]) -> Manifest:
     reader = EntryReader(parsed)
-    return Manifest(
-        **{name: parsed[name] for name in _PLAIN},
-        **{name: read(kind, parsed[name]) for name, kind in _RECORDS.items()},
-        queries={name: QueryEntry(**entry) for name, entry in parsed["queries"].items()},
-        accounts={name: read(QueryAccount, account) for name, account in parsed["accounts"].items()},
-        segments={
-            query: {
-                int(stage): {int(slot): reader.once(found) for slot, found in _in_order(slots)}
-                for stage, slots in _in_order(stages)
-            }
-            for query, stages in sorted(parsed["segments"].items())
-        },
-    )
+    segments = {
+        query: {
+            int(stage): {int(slot): reader.once(found) for slot, found in _in_order(slots)}
+            for stage, slots in _in_order(stages)
+        }
+        for query, stages in sorted(parsed["segments"].items())
+    }
+    known = read(Manifest, {name: parsed[name] for name in parsed if name not in ("segments", "states", "files")})
+    return replace(known, segments=segments)
 
 
 def _in_order(numbered: Mapping[str, Any]) -> list[tuple[str, Any]]:

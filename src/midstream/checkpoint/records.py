@@ -17,6 +17,9 @@ from midstream.checkpoint.file_entries import (
     SourceFile,
     Superseded,
 )
+from midstream.codec import Row
+from midstream.distribution.fragments import Routing
+from midstream.distribution.spread_groups import SpreadGroup
 
 History = Sequence[Mapping[str, Any]]
 """Events in the order in which they happened."""
@@ -86,18 +89,6 @@ class Streams:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Slots that partition groups are to be moved to, once that can be done."""
-
-    groups: Sequence[int]
-    slots: int
-    trigger: str
-    protocol: str = "mslb"
-    reason: str = ""
-    apart: Mapping[str, Sequence[int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class DoubledMove:
     """A move of partition groups whose rows go to two slots meanwhile: where the groups go, and since which batch.
 
@@ -132,12 +123,12 @@ class Slots:
     routing: Sequence[int] = ()
     count: int = 1
     loads: Sequence[float] = ()
-    wanted: Wanted | None = None
+    wanted: Routing | None = None
     moves: History = ()
     decisions: History = ()
     deciding: Mapping[str, Any] = field(default_factory=dict)
-    spread: History = ()
-    shared: History = ()
+    spread: Sequence[SpreadGroup] = ()
+    shared: Sequence[SpreadGroup] = ()
     merging: Sequence[str] = ()
     divided: Mapping[str, Sequence[str]] = field(default_factory=dict)
     doubled: DoubledMove | None = None
@@ -272,7 +263,7 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRequest:
+class StoredRequest(Row):
     """What somebody asked of the job. A `batch` shows its effect, or says why it was `refused`.
 
     `about` are its fields that name something. One that the job has not accepted yet is known by its `id` alone.

@@ -41,7 +41,7 @@ def status_record(job: StoredJob) -> dict[str, Any]:
             {"groups": slots.routing.count(slot), "rows": rows, "state_bytes": held}
             for slot, (rows, held) in enumerate(zip(slots.rows, slots.bytes, strict=True))
         ],
-        "spread": list(slots.spread),
+        "spread": [asdict(group) for group in slots.spread],
         "key_classes": [asdict(known) for known in slots.key_classes],
         "slot_decisions": list(slots.decisions),
         "moves": [move.record for move in slots.moves],

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
+from midstream.adaptation.plan_changes import PlanMemory
 from midstream.checkpoint.inspect import stored_states, tick
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import REHEARSED, query_of
@@ -23,6 +24,7 @@ from midstream.checkpoint.stored import (
     StoredQuery,
     StreamWait,
 )
+from midstream.codec import read
 from midstream.html import Records
 
 
@@ -58,11 +60,11 @@ def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
 
 
 def _knowledge(name: str, kept: Mapping[str, Any], time: str) -> Knowledge:
-    standing = kept["plans"]["changes"]["standing"] if "plans" in kept else {}
+    standing = read(PlanMemory, kept.get("plans", {})).changes.standing
     return Knowledge(
         kept.get("mode", "off"),
         Records(StoredDecision.of(name, decision, time) for decision in kept.get("decisions", ())),
-        tuple(PlanAlternative(text, own["gained"], own["looks"]) for text, own in standing.items()),
+        tuple(PlanAlternative(text, own.gained, own.looks) for text, own in standing.items()),
         dict(kept.get("observed", {})),
     )
 

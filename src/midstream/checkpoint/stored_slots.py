@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from midstream.checkpoint.manifest import Manifest
+from midstream.distribution.spread_groups import SpreadGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class StoredSlots:
     moves: tuple[GroupMove, ...] = ()
     decisions: tuple[Mapping[str, Any], ...] = ()
     """What was decided about slots and groups, with forecast and reason, oldest first."""
-    spread: tuple[Mapping[str, Any], ...] = ()
+    spread: tuple[SpreadGroup, ...] = ()
     """The groups that several slots share, or are to."""
     moving: MovingGroups | None = None
     key_classes: tuple[KeyClassSlots, ...] = ()

@@ -12,9 +12,9 @@ spread stream must meet each other cannot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from midstream.algebra import physical as p
 from midstream.distribution.fragments import Fragment, Received, Route, Staged, class_received, in_words
@@ -72,19 +72,6 @@ class SpreadGroup:
         """The range of hashes of a state's rows that are of the group."""
         width = 64 - bits
         return self.group << width, (self.group + 1) << width
-
-    def to_json(self) -> dict[str, Any]:
-        """What manifests say of it."""
-        record = {"group": self.group, "spread": self.spread, "ways": self.ways, "reason": self.reason}
-        lists = {"slots": list(self.slots), "copied": list(self.copied), "merging": list(self.merging)}
-        own = {"key_class": self.key_class} if self.key_class else {}
-        return {**record, **lists, "resting": self.resting, **own}
-
-    @staticmethod
-    def from_json(record: Mapping[str, Any]) -> SpreadGroup:
-        """What a manifest said of it."""
-        lists = {name: tuple(record.get(name, ())) for name in ("slots", "copied", "merging")}
-        return SpreadGroup(**{**record, **lists})
 
 
 def copied_streams(plans: Iterable[tuple[str, Staged]], spread: str, others: bool = False) -> tuple[str, ...]:

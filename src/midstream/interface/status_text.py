@@ -70,12 +70,10 @@ def _between_slots(job: StoredJob) -> Iterator[str]:
 def shared_group_lines(slots: StoredSlots) -> Iterator[str]:
     """The groups that several slots share, or are to; and why the hottest one stays where it is."""
     for group in slots.spread:
-        where = f"spread over slots {', '.join(map(str, group['slots']))}" if group["slots"] else "to be spread"
-        rests = f"; it rests: {group['resting']}" if group["resting"] else ""
-        named = f"group {group['group']}: rows of {group['spread']}"
-        if group.get("key_class"):
-            named = f"group {group['group']} by {group['key_class']}: rows by {group['spread']}"
-        yield f"{named} {where}{rests}"
+        where = f"spread over slots {', '.join(map(str, group.slots))}" if group.slots else "to be spread"
+        rests = f"; it rests: {group.resting}" if group.resting else ""
+        by = f" by {group.key_class}: rows by" if group.key_class else ": rows of"
+        yield f"group {group.group}{by} {group.spread} {where}{rests}"
     about_keys = [decision for decision in slots.decisions if decision["kind"] == "keys"]
     if about_keys and about_keys[-1]["action"] == "stay" and about_keys[-1].get("group") is not None:
         yield about_keys[-1]["reason"]

@@ -37,7 +37,7 @@ from midstream.job.slots.both_at_once import not_together
 from midstream.job.slots.doubled_moves import moves_doubled, relocated_doubled
 from midstream.job.slots.measuring import DecidedPlanChange, PlansDecided
 from midstream.job.slots.pacing import next_step
-from midstream.job.slots.relocation import Relocated, Relocation, still_wanted
+from midstream.job.slots.relocation import Relocated, Relocation
 from midstream.job.slots.rerouting import Rerouter, Rerouting
 from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
@@ -276,12 +276,12 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
             finished=notes.ended,
         ),
         Asked(list(notes.requests), dict(state.texts)),
-        None if state.wanted is None else still_wanted(state.wanted, batch.slots.dealing),
+        None if state.wanted is None or state.wanted.deals_as(batch.slots.dealing) else state.wanted,
         counted(batch.before, notes.number),
         decided.knowledge,
         decided.slot_decisions,
         decided.deciding,
-        [group.to_json() for group in state.spread.seen(batch.slots.spread)],
+        state.spread.seen(batch.slots.spread),
         {name: query.merging for name, query in sorted({**state.queries, **batch.queries}.items()) if query.merging},
     )
     entries = {name: entry_of(query) for name, query in state.queries.items()}

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.adaptation.plain import plain, typed
 from midstream.algebra.statistics import OperatorStatistics
 from midstream.checkpoint.names import query_of
+from midstream.codec import read, written
 from midstream.job.task.reports import OperatorReport, Report
 from midstream.operators.base import Work
 
@@ -65,13 +65,13 @@ class OperatorTotals:
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest keeps of it."""
-        kept = [[*place, plain(report)] for place, report in self.by_place.items()]
+        kept = [[*place, written(report)] for place, report in self.by_place.items()]
         return {"operators": kept, "operators_since": self.since, "linked": self.linked}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Knows what a manifest has kept."""
         self.since, self.linked = kept["operators_since"], kept["linked"]
-        self.by_place = {(place, number): typed(OperatorReport, own) for place, number, own in kept["operators"]}
+        self.by_place = {(place, number): read(OperatorReport, own) for place, number, own in kept["operators"]}
 
 
 def per_tick(report: OperatorReport, ticks: int) -> OperatorStatistics:

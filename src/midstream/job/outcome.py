@@ -20,11 +20,11 @@ from midstream.checkpoint.records import (
     Settings,
     Slots,
     Streams,
-    Wanted,
     class_records,
 )
 from midstream.distribution.balancing import remembered
-from midstream.distribution.fragments import ARRIVAL, key_classes
+from midstream.distribution.fragments import ARRIVAL, Routing, key_classes
+from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.lanes import Filled, Stored, by_target, lane_numbers, with_lanes
 from midstream.job.outputs.progress import reads_of, silences, unexpected, waits
@@ -51,12 +51,12 @@ class Terms:
 
     settings: Settings = field(default_factory=Settings)
     asked: Asked = field(default_factory=Asked)
-    wanted: Wanted | None = None
+    wanted: Routing | None = None
     numbers: Mapping[str, int] = field(default_factory=dict)
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     slot_decisions: Sequence[Mapping[str, Any]] | None = None
     deciding: Mapping[str, Any] = field(default_factory=dict)
-    spread: Sequence[Mapping[str, Any]] = ()
+    spread: Sequence[SpreadGroup] = ()
     merging: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
@@ -210,7 +210,7 @@ class Outcome:
             decisions=terms.slot_decisions if terms.slot_decisions is not None else before.decisions,
             deciding=terms.deciding if terms.slot_decisions is not None else before.deciding,
             spread=terms.spread,
-            shared=[group.to_json() for group in batch.slots.shared],
+            shared=tuple(batch.slots.shared),
             merging=[name for name, classes in terms.merging.items() if ARRIVAL in classes],
             divided={name: own for name, cs in terms.merging.items() if (own := sorted(cs - {ARRIVAL}))},
             doubled=None if batch.slots.move is None else doubled_after(batch, batch.slots.move),

@@ -36,7 +36,6 @@ from midstream.job.slots.relocation import (
     require_going_to,
     require_slots,
     rerouted,
-    wanted_since,
 )
 from midstream.job.slots.sites import require_no_homes
 from midstream.job.slots.spreading import SpreadGroups
@@ -129,7 +128,7 @@ class JobState:
         now = current_routing(manifest, self.slots)
         self.slots, self.group_bits = now.slots, bits_of(len(now.groups))
         require_bits(bits, self.group_bits, uri)
-        self.wanted = wanted_since(manifest)
+        self.wanted = manifest.slots.wanted
         if slots is not None and slots == manifest.settings.declared_slots != self.wanted_slots:
             log.warning(KEEPS_SLOTS, self.wanted_slots, slots)
         elif slots is not None and slots != self.wanted_slots:

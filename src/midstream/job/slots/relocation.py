@@ -9,7 +9,7 @@ from typing import Any
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name, query_of
-from midstream.checkpoint.records import DoubledMove, Wanted
+from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.fragments import Routing, in_words, key_classes
 from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
@@ -38,23 +38,6 @@ class Relocated:
     moved: dict[str, Any] | None = None
     doubled: DoubledMove | None = None
     """The move of groups whose rows go to two slots."""
-
-
-def still_wanted(wanted: Routing, now: Routing) -> Wanted | None:
-    """What a manifest says of slots that had to wait."""
-    if wanted.deals_as(now):
-        return None
-    apart = {name: list(table) for name, table in wanted.apart.items()}
-    return Wanted(list(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason, apart)
-
-
-def wanted_since(manifest: Manifest) -> Routing | None:
-    """The slots that had to wait."""
-    wanted = manifest.slots.wanted
-    if wanted is None:
-        return None
-    apart = {name: tuple(table) for name, table in wanted.apart.items()}
-    return Routing(tuple(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason, apart)
 
 
 def rerouted(now: Routing, routing: Sequence[int], key_class: str) -> Routing:

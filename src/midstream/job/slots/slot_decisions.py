@@ -30,9 +30,9 @@ from midstream.adaptation.decider import (
 )
 from midstream.adaptation.group_moves import BalancePolicy, GroupMoves, group_moves
 from midstream.adaptation.hot_groups import HOME, HotGroup, HotPolicy, Sharing, hot_groups
-from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.scaling import ScalePolicy, SlotRange, busiest, slot_numbers
 from midstream.checkpoint.records import Slots
+from midstream.codec import read, written
 from midstream.distribution.fragments import Routing, in_words
 from midstream.distribution.move_legality import MSLB
 from midstream.job.batch import Batch
@@ -145,7 +145,7 @@ class SlotDecisions:
         decisions = tuple(before.decisions)
         if not batch.incoming.has_rows:
             return DecidedSlots(None, decisions, before.deciding)
-        known: Remembered = typed(Remembered, before.deciding) if before.deciding else Remembered()
+        known = read(Remembered, before.deciding)
         seen = self._smoothed(known.loads, self.measure(batch, max(1e-6, interval)))
         window = longest_window(batch.queries) / seen.ticks_per_second if seen.ticks_per_second else 0.0
         known = Remembered(known.changes, tuple(load.seconds for load in seen.loads), window or known.window)
@@ -162,7 +162,7 @@ class SlotDecisions:
             if verdict.action != "stay" and verdict.candidate is not None:
                 routing = _carried_out(look, verdict.candidate.change, verdict.reason)
                 break
-        return DecidedSlots(routing, decisions, plain(known))
+        return DecidedSlots(routing, decisions, written(known))
 
     def _smoothed(self, past: Sequence[float], seen: Measured) -> Measured:
         """What was measured, with what groups took lately."""

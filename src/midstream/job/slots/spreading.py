@@ -53,7 +53,7 @@ class SpreadGroups:
     def follow(self, manifest: Manifest | None) -> None:
         """Goes on from what a manifest says."""
         wanted = () if manifest is None else manifest.slots.spread
-        self.groups = {group.name: group for group in map(SpreadGroup.from_json, wanted)}
+        self.groups = {group.name: group for group in wanted}
 
     def ask(self, group: SpreadGroup) -> None:
         """Spreads a group from the next batch on that can."""
@@ -176,9 +176,9 @@ def _why_ended(group: SpreadGroup | None) -> str:
     return "nothing asks for it any more" if group is None else group.resting
 
 
-def shared_in(manifest: Manifest | None) -> list[SpreadGroup]:
+def shared_in(manifest: Manifest | None) -> Sequence[SpreadGroup]:
     """The groups whose state lies in several slots."""
-    return [] if manifest is None else [SpreadGroup.from_json(record) for record in manifest.slots.shared]
+    return () if manifest is None else manifest.slots.shared
 
 
 def _sharing(groups: Iterable[SpreadGroup]) -> set[tuple[object, ...]]:
@@ -276,9 +276,7 @@ def spread_out(before: Manifest | None, queries: Queries, groups: Sequence[Sprea
             segments = _changed(
                 segments, queries, group, lambda places, kinds, g=group: _copied(places, kinds, g, before)
             )
-    return replace(
-        before, segments=segments, slots=replace(before.slots, shared=[g.to_json() for g in groups if g.active])
-    )
+    return replace(before, segments=segments, slots=replace(before.slots, shared=tuple(g for g in groups if g.active)))
 
 
 Places = Mapping[int, Sequence[SegmentEntry]]
