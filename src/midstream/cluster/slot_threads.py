@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from midstream.job.task.exchange import NOTE, SLOT, Addressing
 from midstream.job.task.reports import Report
+from midstream.operators.group_hash import group_hash
 from midstream.operators.vectors import gather_rows
 
 Dealt = list[list[pa.RecordBatch]]
@@ -48,8 +49,8 @@ class SlotThreads:
 
     def deliver(self, rows: pa.RecordBatch, groups: Owners, delivery: Addressing, slots: Dealt) -> None:
         """Adds arriving rows to the lists of all slots that get them by their groups."""
-        order, owners = delivery.dealt(groups)
-        delivery.among(groups, rows, owners)
+        by = [rows.column(column.name) for column in delivery.by]
+        order, owners = delivery.dealt(groups, lambda some: group_hash([column.take(pa.array(some)) for column in by]))
         self.deal(gather_rows(rows, order) if delivery.copies else rows, owners, slots)
 
     def deal(self, rows: pa.RecordBatch, owners: Owners, slots: Dealt) -> None:

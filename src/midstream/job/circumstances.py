@@ -16,7 +16,7 @@ from midstream.distribution.fragments import STAY, Route, Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.errors import JobError
 from midstream.job.lanes import copies_of
-from midstream.job.task.exchange import GROUP_BITS, Addressing, Layout, Shares, default_routing
+from midstream.job.task.exchange import GROUP_BITS, Addressing, Layout, default_routing
 from midstream.job.task.ingest import Reach, Span, believed, merged, reach_of
 from midstream.job.task.reports import Report
 
@@ -173,13 +173,14 @@ class SlotLayout:
         return [group for group in self.shared if not group.key_class]
 
     @property
-    def exchanged(self) -> dict[str, dict[int, Shares]]:
-        """The groups that several slots share of what later stages receive, by key class and number."""
-        found: dict[str, dict[int, Shares]] = {}
-        for group in self.shared:
-            if group.key_class:
-                found.setdefault(group.key_class, {})[group.group] = Shares(group.spread, group.slots)
-        return found
+    def exchanged(self) -> dict[tuple[str, str], Addressing]:
+        """Where rows between stages go whose groups several slots share, by key class and the key they travel by."""
+        shared = [group for group in self.shared if group.key_class]
+        keys = {(group.key_class, key) for group in shared for key in (group.spread, *group.copied)}
+        return {
+            (name, key): self._shared((g for g in shared if g.key_class == name), key, self.dealing.table(name))
+            for name, key in sorted(keys)
+        }
 
     @property
     def has_copies(self) -> bool:
@@ -196,9 +197,14 @@ class SlotLayout:
         route, shared = incoming.routes.get(stream), self.arriving
         if not shared:
             return Addressing(self.routing, self.copies if route is not None and route.key else {})
-        copies = {group.group: group.slots[1:] for group in shared if stream in group.copied}
-        spread = {group.group: group.slots for group in shared if stream == group.spread}
-        return Addressing(self.routing, copies, spread, incoming.hashable(stream) if spread else ())
+        found = self._shared(shared, stream, self.routing)
+        return replace(found, by=incoming.hashable(stream)) if found.spread else found
+
+    def _shared(self, groups: Iterable[SpreadGroup], name: str, owners: tuple[int, ...]) -> Addressing:
+        """Where rows of a stream, or that travel by a key, go that several slots share."""
+        groups = list(groups)
+        copies = {group.group: group.slots[1:] for group in groups if name in group.copied}
+        return Addressing(owners, copies, {group.group: group.slots for group in groups if name == group.spread})
 
 
 def is_finished(manifest: Manifest | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,6 @@ from midstream.errors import JobError
 from midstream.job.task.reports import Report
 from midstream.operators.elements import Elements, Hashes, concatenate_batches, rows_without_columns
 from midstream.operators.group_hash import group_hash
-from midstream.operators.hashing import hash_columns
 from midstream.operators.vectors import gather_rows
 
 PORT, SLOT, GROUP, FROM, TO, NOTE = "#port", "#slot", "#group", "#from", "#to", "#note"
@@ -272,7 +271,7 @@ class Addressing:
 
     The owner accounts for a row, so that one that goes to several slots is counted once. What belongs to a slot
     whatever its keys are has no group, and no copies. Rows of groups that are `spread` have one owner each among some
-    slots, by a second hash, of the columns `by`.
+    slots, by a second hash, of the columns `by` as they arrive, of all that can be hashed between stages.
     """
 
     owners: tuple[int, ...]
@@ -286,58 +285,32 @@ class Addressing:
         here = np.where(groups < 0, -1 - groups, owners[groups]) == slot
         return np.asarray(here | np.isin(groups, list(self.spread))) if self.spread else np.asarray(here)
 
-    def dealt(self, groups: npt.NDArray[np.integer]) -> tuple[Indices, Slots]:
+    def dealt(self, groups: npt.NDArray[np.integer], hashed: Callable[[Indices], Hashes]) -> tuple[Indices, Slots]:
         """The rows in the order in which they leave, those of several slots several times, and where each goes.
 
-        >>> rows, slots = Addressing((0, 1), {1: (0,)}).dealt(np.array([0, 1, -1]))
+        `hashed` gives the second hash of some rows.
+
+        >>> rows, slots = Addressing((0, 1), {1: (0,)}).dealt(np.array([0, 1, -1]), lambda rows: rows)
         >>> rows.tolist(), slots.tolist()
         ([0, 1, 2, 1], [0, 1, 0, 0])
         """
         rows, owners = np.arange(len(groups)), np.asarray(self.owners, np.int32)
         slots = np.asarray(np.where(groups < 0, -1 - groups, owners[groups]), np.int32)
+        for group, several in self.spread.items():
+            chosen = np.flatnonzero(groups == group)
+            if len(chosen):
+                slots[chosen] = np.asarray(several, np.int32)[hashed(chosen).view(np.int64) % len(several)]
+        if not self.copies:
+            return rows, slots
         more = [(np.flatnonzero(groups == group), slot) for group, others in self.copies.items() for slot in others]
         copied = [np.full(len(some), slot, np.int32) for some, slot in more]
         return np.concatenate([rows, *(some for some, _ in more)]), np.concatenate([slots, *copied])
 
-    def among(self, groups: npt.NDArray[np.integer], rows: pa.RecordBatch, slots: Slots) -> None:
-        """Gives the rows of groups that are spread their owners among `slots`, which others have already."""
-        for group, several in self.spread.items():
-            chosen = np.flatnonzero(groups == group)
-            columns = [rows.column(by.name) for by in self.by]
-            if len(chosen):
-                hashed = group_hash([column.take(pa.array(chosen)) for column in columns])
-                slots[chosen] = np.asarray(several, np.int32)[hashed.view(np.int64) % len(several)]
 
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """The slots that share a group of what a stage receives, its home first, and by which key its rows are spread."""
-
-    spread: str
-    slots: tuple[int, ...]
-
-    def dealt(self, key: str, elements: Elements, chosen: Indices, slots: Slots) -> list[tuple[Indices, int]]:
-        """Gives the chosen rows, which travel by a key, their slots, if they are spread; else gives their copies."""
-        if key != self.spread:
-            return [(chosen, slot) for slot in self.slots[1:]]
-        rows = elements.take(chosen)
-        columns = [column for column in rows.columns.columns if not pa.types.is_nested(column.type)]
-        hashed = hash_columns([*columns, pa.array(rows.valid_from)])
-        slots[chosen] = np.asarray(self.slots, np.int32)[hashed.view(np.int64) % len(self.slots)]
-        return []
-
-
-def to_shared_slots(
-    elements: Elements, groups: Indices, slots: Slots, key: str, shared: Mapping[int, Shares]
-) -> tuple[Elements, Slots]:
-    """Elements that travel by a key with the slots they go to, where several slots share groups: some go to all."""
-    slots, copies = slots.copy(), list[tuple[Indices, int]]()
-    for group, shares in shared.items():
-        copies += shares.dealt(key, elements, np.flatnonzero(groups == group), slots)
-    if not copies:
-        return elements, slots
-    rows = np.concatenate([np.arange(len(elements)), *(chosen for chosen, _ in copies)])
-    return elements.take(rows), np.concatenate([slots, *(np.full(len(c), slot, np.int32) for c, slot in copies)])
+def hash_of_content(elements: Elements) -> Hashes:
+    """A hash of rows and when they begin, as far as their columns can be hashed."""
+    columns = [column for column in elements.columns.columns if not pa.types.is_nested(column.type)]
+    return group_hash([*columns, pa.array(elements.valid_from)])
 
 
 def to_every_slot(elements: Elements, slots: Sequence[int]) -> tuple[Elements, Slots]:

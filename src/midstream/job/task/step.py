@@ -25,15 +25,15 @@ from midstream.checkpoint.process import this_process
 from midstream.errors import InputError, MidstreamError
 from midstream.job.task.exchange import (
     FROM,
+    Addressing,
     Exchange,
     Layout,
-    Shares,
-    Slots,
     at_site,
     groups_of,
+    hash_of_content,
+    in_slot,
     portions,
     to_every_slot,
-    to_shared_slots,
 )
 from midstream.job.task.intake import Intake, StreamReading, in_order, source_elements
 from midstream.job.task.kept_tasks import Collected, KeptTasks, Pool
@@ -72,8 +72,8 @@ class StageStep:
     memory: Memory = field(default_factory=Memory)
     apart: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """The slots of groups of key classes that are not dealt as rows arrive."""
-    shared: Mapping[str, Mapping[int, Shares]] = field(default_factory=dict)
-    """The groups of key classes that several slots share."""
+    shared: Mapping[tuple[str, str], Addressing] = field(default_factory=dict)
+    """Where rows go of key classes of which several slots share groups, by class and the key that they travel by."""
 
     @property
     def exchange(self) -> Exchange:
@@ -321,24 +321,29 @@ class StageStep:
         if route.everywhere:
             output, slots = to_every_slot(output, route.copied_to(self.slots))
         else:
-            slots, groups = self._slots(work, slot, output, report)
-            if groups is not None and (shared := self.shared.get(route.key_class)):
-                output, slots = to_shared_slots(output, groups, slots, route.key_text, shared)
+            groups, addressing = self._groups(work, slot, output, report), self._addressing(work)
+            order, slots = addressing.dealt(groups, lambda some: hash_of_content(output.take(some)))
+            output = output.take(order) if addressing.copies else output
         report.traffic.count_sent(query_of(work.query), slots, output.columns.nbytes + 2 * output.valid_from.nbytes)
         return self.exchange.rows(work.port, slots, output)
 
-    def _slots(
-        self, work: FragmentWork, slot: int, output: Elements, report: Report
-    ) -> tuple[Slots, npt.NDArray[np.intp] | None]:
-        """The slots that own rows, and their partition groups, if they have some."""
+    def _groups(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> npt.NDArray[np.intp]:
+        """The partition groups of rows; those that travel by no key stay, or go to the first slot."""
         route, lane = work.fragment.route, work.apart.lane
         if not route.key:
-            return np.full(len(output), slot if route.key is None else 0, np.int32), None
+            return np.full(len(output), in_slot(slot if route.key is None else 0), np.intp)
         groups = groups_of(group_hash([output.columns.column(name) for name in route.key]), len(self.routing))
         if lane is None or not lane.second:
             report.traffic.count_exchanged(groups, route.key_class, route.key_text)
-        routing = self.apart.get(route.key_class, (lane and lane.routing) or self.routing)
-        return np.asarray(at_site(route.slots, len(routing)) or routing, np.int32)[groups], groups
+        return groups
+
+    def _addressing(self, work: FragmentWork) -> Addressing:
+        """Where rows of a fragment go by their groups."""
+        route, lane = work.fragment.route, work.apart.lane
+        if (shared := self.shared.get((route.key_class, route.key_text))) is not None:
+            return shared
+        table = self.apart.get(route.key_class, (lane and lane.routing) or self.routing)
+        return Addressing(tuple(at_site(route.slots, len(table))) or table)
 
     def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)
