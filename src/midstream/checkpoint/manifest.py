@@ -226,11 +226,12 @@ def _marked(files: Files) -> str | None:
 
 
 def identified(manifest: Manifest, before: Manifest | None) -> Manifest:
-    """A batch's manifest in which every query has an identity: that which it had, or a new one."""
+    """A batch's manifest in which each query is who it was, or somebody new, and knows what has gone of its results."""
     accounts = dict(manifest.accounts)
     for name, entry in manifest.queries.items():
-        known = None if before is None else before.account(name).identity
-        accounts[name] = replace(manifest.account(name), identity=known or _new(entry, manifest.batch_id))
+        past = QueryAccount() if before is None else before.account(name)
+        known = past.identity or _new(entry, manifest.batch_id)
+        accounts[name] = replace(manifest.account(name), identity=known, removed=past.removed)
     return replace(manifest, accounts=accounts)
 
 

@@ -249,15 +249,6 @@ def _forgotten(manifest: Manifest, query: str) -> Manifest:
     return made.with_outputs(results=others(outputs.results), listed=others(outputs.listed))
 
 
-def carried(manifest: Manifest, before: Manifest | None) -> Manifest:
-    """A batch's manifest that remembers what was removed of results before it."""
-    known = {} if before is None else {n: a.removed for n, a in before.accounts.items() if a.removed is not None}
-    for query, removed in known.items():
-        if query in manifest.queries:
-            manifest = manifest.with_account(query, removed=removed)
-    return manifest
-
-
 def kept_from(manifest: Manifest, query: str) -> int:
     """The instant from which on a query's results are kept."""
     removed = manifest.account(query).removed

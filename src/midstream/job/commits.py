@@ -27,7 +27,7 @@ from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.names import DEAD_LETTERS, RESULTS, name_for
 from midstream.checkpoint.outputs import QUERY, checksum_of, counted, must_be_read, read_whole, still_waiting
 from midstream.checkpoint.process import BelievedTime, this_process
-from midstream.checkpoint.retention import Retention, carried
+from midstream.checkpoint.retention import Retention
 from midstream.checkpoint.stops import RunStop, record_error
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.errors import JobError, MidstreamError
@@ -198,7 +198,7 @@ class Commits:
         whole = completed(manifest, self.seconds)
         self.seconds = {}
         known = remember(self.files, whole, row, self.metrics_retained)
-        known = identified(carried(known, batch.before), batch.before)
+        known = identified(known, batch.before)
         return shorten(self.files, self._within_limits(known, now))
 
     def _within_limits(self, manifest: Manifest, now: float) -> Manifest:
