@@ -65,7 +65,7 @@ AS_OPERATORS = (
     | {f"{word}_{name}" for word in ("any", "all") for name in QUANTIFIED.values()}
     | {"nested_equal", *ORDERINGS.values()}
     | {"as_time", "as_text", "as_uuid", "as_json", "as_list", "as_interval"}
-    | {*("bitwise_and", "bitwise_or", "bitwise_not", "integer_division")}
+    | {*("bitwise_and", "bitwise_or", "bitwise_not", "integer_division", "quotient")}
 )
 FUNCTIONS = (REFERENCE / "functions.md").read_text()
 METRICS = (REFERENCE / "metrics.md").read_text()

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.algebra.elsewhere import INSTEAD
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS
-from midstream.language.elsewhere import INSTEAD
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 

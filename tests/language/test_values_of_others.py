@@ -105,6 +105,41 @@ def test_nulls_come_first_in_descending_orders_of_risingwave() -> None:
     assert to_cql("SELECT k FROM s ORDER BY ts DESC LIMIT 1", "risingwave", "ts").endswith("ORDER BY ts DESC LIMIT 1")
 
 
+@pytest.mark.parametrize("dialect", ["flink", "risingwave"])
+def test_whole_numbers_are_divided_into_whole_ones_where_they_are_elsewhere(dialect: str) -> None:
+    divided = "-7 / 2, 7 / 0, 7 / 2.0, sum(a) / count(*), INTERVAL '1' HOUR / 2"
+    assert rows(f"SELECT {divided} FROM t", dialect) == [(-3, None, 3.5, 1, dt.timedelta(minutes=30))]
+    assert rows("SELECT 7 / 2", "spark") == rows("SELECT 7 / 2") == [(3.5,)]
+
+
+def test_the_field_of_a_struct_may_stand_behind_an_arrow() -> None:
+    assert rows("SELECT s->x->y, s->x->y = 5 FROM (SELECT {'x': {'y': 5}} AS s)") == [(5, True)]
+    with pytest.raises(ms.QueryError, match="has no field z"):
+        rows("SELECT s->z FROM (SELECT {'x': 1} AS s)")
+
+
+def test_versions_are_looked_up_when_a_row_comes() -> None:
+    streams = {
+        "s": pa.table({"ts": [2, 4], "k": [1, 1], "a": [11, 13]}),
+        "v": pa.table({"ts": [1, 3], "k": [1, 1], "b": [10, 12]}),
+    }
+    query = "SELECT a, b FROM s LEFT JOIN v FOR SYSTEM_TIME AS OF PROCTIME() ON s.k = v.k AND a > b"
+    found = ms.run(query, streams, time="ts", dialect="risingwave")
+    assert found.select(["a", "b"]).to_pylist() == [{"a": 11, "b": 10}, {"a": 13, "b": 12}]
+
+
+def test_of_rows_that_are_as_near_an_asof_join_takes_the_least() -> None:
+    streams = {
+        "s": pa.table({"ts": [1], "k": [1], "x": [3]}),
+        "v": pa.table({"ts": [1, 2, 3], "k": [1, 1, 1], "y": [3, 3, 3], "id": [6, 1, 5]}),
+    }
+    v = "(SELECT k, y, id FROM v [UNBOUNDED])"
+    query = f"SELECT x, id FROM s [UNBOUNDED] ASOF JOIN {v} AS v ON s.k = v.k AND s.x <= v.y"
+    found = ms.run(query, streams, time="ts")
+    assert found.to_pylist()[-1] == {"x": 3, "id": 1, "valid_from": 2, "valid_to": None}
+    assert ms.snapshot_equal(found, ms.reference(query, streams, time="ts"))
+
+
 def test_a_text_that_does_not_end_is_refused_in_every_dialect() -> None:
     with pytest.raises(ms.QueryError, match="missing '"):
         to_cql("SELECT 'a", "spark")
@@ -133,6 +168,7 @@ SAME = [
     "SELECT INTERVAL '1 hour' / 4, avg(INTERVAL '1 minute' * a) FROM t",
     "SELECT max(a, 2), min(b, 5), sum(NULL::INTEGER) FROM t",
     "SELECT b FROM t EXCEPT SELECT 'x'",
+    "SELECT string_agg(b, '-' ORDER BY b) FROM t",
     "SELECT b, a, GROUPING_ID(b, a) FROM t GROUP BY CUBE (b, a)",
 ]
 

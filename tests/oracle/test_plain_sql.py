@@ -311,6 +311,21 @@ GAPS = """WITH r AS (SELECT t, k, v, lead(t) OVER w AS u, lead(v) OVER w AS n FR
   FROM r, unnest(CASE WHEN u > t THEN range(t, u) ELSE [t] END) AS s(x)"""
 
 
+SESSIONS = """WITH d AS (SELECT i, k, t, t - lag(t) OVER (PARTITION BY k ORDER BY t) >= 3 AS new FROM A),
+  n AS (SELECT *, count(*) FILTER (WHERE new) OVER (PARTITION BY k ORDER BY t) AS session FROM d)
+  SELECT i, count(*) OVER (PARTITION BY k, session) AS n, min(i) OVER (PARTITION BY k, session) AS f FROM n"""
+
+
+def test_a_session_of_over_is_the_rows_of_a_partition_that_follow_one_another_closely() -> None:
+    streams = streams_of(random.Random(11))
+    query = """SELECT i, count(*) OVER w AS n, min(i) OVER (PARTITION BY k ORDER BY t SESSION WITH GAP 3) AS f
+      FROM A WINDOW w AS (PARTITION BY k ORDER BY t SESSION WITH GAP 3)"""
+    found = ms.run(windowed(query), streams, time="t", batch_rows=9)
+    assert ms.snapshot_equal(found, ms.reference(windowed(query), streams, time="t"))
+    for instant in range(0, 52, 6):
+        assert at(found, instant) == expected_at(SESSIONS, streams, instant), instant
+
+
 def test_gaps_are_filled_with_what_lies_between_two_rows() -> None:
     streams = streams_of(random.Random(7))
     query = f"SELECT * FROM GAP_FILL((SELECT t, k, v FROM A [RANGE {SIZE}]) AS a, t, 1, INTERPOLATE(v) PARTITION BY k)"

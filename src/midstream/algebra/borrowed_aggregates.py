@@ -48,8 +48,8 @@ _FIRST, _LAST = "any_value({a}{order})", f"last({{a}}{{order}}) {_KNOWN}"
 
 def _several(part: str) -> tuple[str, ...]:
     return (
-        f"({_BY_TIME} {_KNOWN})[{part}]",
-        f"(CASE WHEN bool_and({{c}}) THEN {_BY_TIME} {_KNOWN} ELSE {_BY_TIME} END)[{part}]",
+        f"coalesce({_BY_TIME} {_KNOWN}, [])[{part}]",
+        f"(CASE WHEN bool_and({{c}}) THEN coalesce({_BY_TIME} {_KNOWN}, []) ELSE {_BY_TIME} END)[{part}]",
     )
 
 
@@ -81,7 +81,12 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
     "array_agg": ("list({distinct}{a}{order})",),
     "collect_list": (f"coalesce(list({{distinct}}{{a}}{{order}}) {_KNOWN}, [])",),
     "collect_set": (f"coalesce(list(DISTINCT {{a}} ORDER BY {{a}}) {_KNOWN}, [])",),
-    "string_agg": ("string_agg({distinct}{a}{order})", "string_agg({distinct}{a}, {b}{order})"),
+    "string_agg": (
+        "string_agg({distinct}{a}{order})",
+        "string_agg({distinct}{a}, {b}{order})",
+        f"array_to_string(list_transform(list({{distinct}}{{'a': {{a}}, 'b': {{b}}}}{{order}}) {_KNOWN},"
+        " lambda x, i: CASE WHEN i = 1 THEN x.a ELSE coalesce(x.b, '') || x.a END), '')",
+    ),
     "json_group_array": ("to_json(list({distinct}{a}{order}){json})",),
     "json_group_object": (f"to_json({_NEWEST})",),
     "topk": (f"(list({{a}} ORDER BY {{a}} DESC) {_KNOWN})[1:{{b}}]", _TOP),

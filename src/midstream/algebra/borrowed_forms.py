@@ -150,12 +150,21 @@ MADE = (
 )
 """Of years, months, weeks, days, hours, minutes and seconds."""
 
-AS_TEXT = (("", ""), ("_text", "_string"))
-
-PATHS = (
-    r"'/' || regexp_replace(trim({1}, '{ }'), '\s*,\s*', '/', 'g')",
-    "'/' || array_to_string({1}, '/')",
-)
-"""Ways into JSON: `'{a,b}'`, or a list."""
+ZULU = "regexp_replace({0}, 'Z$', '+00')"
+"""A text of a time whose zone may be written as Z."""
 
 UTF8 = "lower({1}) IN ('utf-8', 'utf8', 'us-ascii')"
+
+_BYTES = (
+    "CASE lower({1}) WHEN 'hex' THEN unhex(regexp_replace({0}, '^(0x|[Xx]'')|''$', '', 'g'))"
+    " WHEN 'base64' THEN from_base64({0}) WHEN 'utf8' THEN encode({0})"
+    r" WHEN 'ascii' THEN encode(regexp_replace({0}, '[^\x00-\x7F]', '?', 'g')) END"
+)
+
+TRANSCODED = (
+    f"CASE lower({{2}}) WHEN 'hex' THEN lower(hex({_BYTES})) WHEN 'base64' THEN base64({_BYTES})"
+    f" WHEN 'utf8' THEN decode({_BYTES}) WHEN 'ascii' THEN"
+    f" array_to_string(list_transform(regexp_extract_all(hex({_BYTES}), '..'),"
+    " lambda h: CASE WHEN h < '80' THEN chr(('0x' || h)::INTEGER) ELSE chr(65533) END), '') END"
+)
+"""A text that is written in one encoding, in another, as ksqlDB does it."""

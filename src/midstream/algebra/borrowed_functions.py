@@ -12,20 +12,20 @@ from itertools import product, starmap
 
 from midstream.algebra.borrowed_forms import (
     AMOUNT,
-    AS_TEXT,
     CHOSEN,
     CONVERTED,
     DECODED,
     MADE,
     PARAMETER,
     PART,
-    PATHS,
     QUANTIFIED,
     SOUNDEX,
+    TRANSCODED,
     UNIT,
     URL,
     UTF8,
     WEEKDAYS,
+    ZULU,
     found,
     held,
     masked,
@@ -34,6 +34,7 @@ from midstream.algebra.borrowed_forms import (
     months_between,
     quantified,
 )
+from midstream.algebra.borrowed_json import JSON
 
 
 def _same(names: str) -> dict[str, tuple[str, ...]]:
@@ -60,22 +61,19 @@ _OF_TIMES = (
     " week weekofyear weekday yearweek epoch_us epoch_ns days_in_month"
 )
 _DATES = "make_date make_time make_timestamp make_timestamptz strptime try_strptime time_bucket timezone"
-_JSON = (
-    "json_array_length json_type json_keys json_valid json_value json_exists"
-    " json_contains json_structure json_object json_array json_merge_patch to_json"
-)
 _LISTS = (
     "list_contains list_has_any list_concat list_append"
     " list_prepend list_unique list_reverse_sort list_reverse list_slice list_extract list_sum"
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
-    " list_bool_or list_intersect list_zip list_value flatten cardinality map map_keys map_values map_entries"
+    " list_bool_or list_zip list_value flatten cardinality map_keys map_values map_entries"
     " map_contains map_from_entries map_concat map_extract map_extract_value struct_extract struct_keys"
     " range generate_series list_aggregate list_where typeof"
 )
 
 FUNCTIONS: Mapping[str, tuple[str, ...]] = {
-    **_same(f"{_NUMBERS} {_TEXTS} {_DATES} {_JSON} {_LISTS}"),
+    **_same(f"{_NUMBERS} {_TEXTS} {_DATES} {_LISTS}"),
     **_of_times(_OF_TIMES),
+    **JSON,
     "date_part": ("date_part({0}, {1})", "date_part({0}, upper({1})::TIMESTAMP)"),
     "trunc": (
         "trunc({0})",
@@ -84,7 +82,6 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         f"date_trunc({UNIT}, upper({{0}})::TIMESTAMP)::DATE",
     ),
     "string_split": ("string_split({0}, {1})", "list_transform(string_split({0}, {1}), lambda e: nullif(e, {2}))"),
-    "json_extract": ("json_extract({0}, {1})", "json_extract({0}, '/' || {1} || '/' || {2})"),
     "array_length": ("cardinality({0})", "array_length({0})", "array_length({0}, {1})"),
     "list_position": ("list_position({0}, {1})", "list_position({0}[{2}:], {1}) + {2} - 1"),
     "list_sort": (
@@ -124,6 +121,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "encode({0})",
         f"CASE WHEN {UTF8} THEN encode({{0}}) ELSE error('only UTF-8') END",
         "CASE lower({1}) WHEN 'hex' THEN lower(hex({0})) WHEN 'base64' THEN base64({0}) END",
+        TRANSCODED,
     ),
     "decode": (
         "decode({0})",
@@ -144,6 +142,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "{0}::TIMESTAMP::TIMESTAMPTZ",
     ),
     "to_date": ("{0}::DATE", "strptime({0}, {1})::DATE"),
+    "dateadd": ("(({2} + 0) + ({1} || ' ' || {0})::INTERVAL)::DATE", "({2} + ({1} || ' ' || {0})::INTERVAL)"),
     **dict.fromkeys(
         ("strftime", "to_char"),
         (
@@ -165,6 +164,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "date_sub({0}, {1}, {2})",
         "({0} - {1})",
         "({0}::DATE - {1}::INTEGER)",
+        "(({2} - 0) - ({1} || ' ' || {0})::INTERVAL)::DATE",
         "({2} - ({1} || ' ' || {0})::INTERVAL)",
     ),
     "date_diff": (
@@ -174,8 +174,6 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "date_diff({0}, upper({1})::TIMESTAMP, upper({2})::TIMESTAMP)",
     ),
     "timestampadd": ("({2} + ({1} || ' ' || {0})::INTERVAL)",),
-    "parse_json": ("json({0})",),
-    "json_extract_string": ("json_extract_string({0}, {1})",),
     "named_struct": ("{{:}}",),
     "joined": ("({0} || {1})",),
     "plus": ("({0} + {1})", "({0} + ({1} * 1)::INTEGER)", "(({0} * 1)::INTEGER + {1})"),
@@ -204,9 +202,17 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     **{f"{word}_{name}": (quantified(symbol, word),) for word in ("any", "all") for symbol, name in QUANTIFIED.items()},
     "list_places": ("generate_series({1}::BIGINT, len({0}) + {1} - 1)",),
     "array_except": (
-        "list_filter({0}, lambda e, i: NOT coalesce(list_contains({1}, e), FALSE) AND list_position({0}, e) = i)",
+        "CASE WHEN {1} IS NOT NULL THEN"
+        " list_filter({0}, lambda e, i: list_position({1}, e) IS NULL AND list_position({0}, e) = i) END",
     ),
-    "array_union": ("list_filter(list_concat({0}, {1}), lambda e, i: list_position(list_concat({0}, {1}), e) = i)",),
+    "list_intersect": (
+        "CASE WHEN {1} IS NOT NULL THEN"
+        " list_filter({0}, lambda e, i: list_position({1}, e) IS NOT NULL AND list_position({0}, e) = i) END",
+    ),
+    "array_union": (
+        "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN"
+        " list_filter(list_concat({0}, {1}), lambda e, i: list_position(list_concat({0}, {1}), e) = i) END",
+    ),
     "array_repeat": ("list_transform(range({1}), lambda i: {0})",),
     "array_replace": ("list_transform({0}, lambda e: CASE WHEN e IS NOT DISTINCT FROM {1} THEN {2} ELSE e END)",),
     "trim_array": ("{0}[1:len({0}) - {1}]",),
@@ -238,7 +244,10 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "from_days": ("(DATE '1970-01-01' + {0}::INTEGER)",),
     "unix_date": ("date_diff('day', DATE '1970-01-01', {0})",),
     "parse_time": ("strptime({0}, {1})::TIME",),
-    "stringtotimestamp": ("epoch_ms(strptime({0}, {1}))", "epoch_ms(timezone({2}, strptime({0}, {1})))"),
+    "stringtotimestamp": (
+        f"epoch_ms(strptime({ZULU}, {{1}}))",
+        f"epoch_ms(timezone({{2}}, strptime({ZULU}, {{1}})))",
+    ),
     "timestamptostring": (
         "strftime(make_timestamp_ms({0}), {1})",
         "strftime(timezone({2}, make_timestamptz({0} * 1000)), {1})",
@@ -266,19 +275,6 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "substring_from": ("substring({0}, CASE {1} WHEN 0 THEN 1 ELSE {1} END, {2})",),
     "url_encode_param": ("replace(url_encode({0}), '%20', '+')",),
     "url_decode_param": ("url_decode(replace({0}, '+', '%20'))",),
-    "to_json_string": ("to_json({0})::VARCHAR",),
-    "json_array_elements": ("json_extract({0}, '$[*]')",),
-    "json_array_elements_text": ("json_extract_string({0}, '$[*]')",),
-    "json_object_keys": ("json_keys({0})",),
-    **{
-        f"json_pairs{text}": (
-            "list_transform(json_keys({0}), lambda k: {'key': k, 'value': json_extract"
-            + ("_string" if text else "")
-            + "({0}, '$.\"' || k || '\"')})",
-        )
-        for text in ("", "_text")
-    },
-    "json_array_contains": ("json_contains({0}, to_json({1}))",),
     "as_value": ("{0}",),
     "generate_series_by_months": ("generate_series({0}, {1}, to_months({2}::INTEGER))",),
     "range_by_months": ("range({0}, {1}, to_months({2}::INTEGER))",),
@@ -300,8 +296,13 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         " WHEN {1} < -len({0}) THEN [] WHEN {1} < 0 THEN {0}[len({0}) + {1} + 1:len({0}) + {1} + {2}]"
         " ELSE {0}[{1}:{1} + {2} - 1] END",
     ),
+    "map": ("CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN map({0}, {1}) END", "map({*})", "map({::})"),
     "map_of": ("map({::})",),
-    "field": ("struct_extract({0}, {1})", "json_extract_string(ltrim({0}), {1})"),
+    "field": (
+        "struct_extract({0}, {1})",
+        "json_extract_string(ltrim({0}), {1})",
+        "coalesce(list_position([{*}][2:], ([{*}])[1]), 0)",
+    ),
     "regexp_match": (match("{1}"), match("('(?' || {2} || ')' || {1})")),
     "regexp_matches_all": (matches("{1}"), matches("('(?' || replace({2}, 'g', '') || ')' || {1})")),
     "regexp_matches_by": ("regexp_matches({0}, {1}, {2})",),
@@ -322,14 +323,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "from_json({0}, {1})",
         r"""from_json({0}, '{' || regexp_replace({1}, '(\w+)\s*[: ]\s*(\w+)', '"\1":"\2"', 'g') || '}')""",
     ),
-    "json_items": ("json_extract({0}, '$[*]')",),
-    "json_records": (
-        "map(json_keys({0}), list_transform(json_keys({0}), lambda k: json_extract({0}, '$.\"' || k || '\"')))",
-    ),
     **{f"{part}_of_amount": (f"date_part('{part}', {{0}})",) for part in ("epoch", "day", "hour", "minute", "second")},
-    "json_has_key": ("list_contains(json_keys({0}), {1})",),
-    **{f"json{word}_at": tuple(f"json_extract{kind}({{0}}, {path})" for path in PATHS) for word, kind in AS_TEXT},
-    "json_without": ("json_merge_patch({0}, json_object({1}::VARCHAR, NULL))",),
     "num_nulls": ("len(list_filter(json_extract(json_array({*}), '$[*]'), lambda e: e = 'null'))",),
     "num_nonnulls": ("len(list_filter(json_extract(json_array({*}), '$[*]'), lambda e: e <> 'null'))",),
     "e": ("exp(1)",),
@@ -370,6 +364,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "map_delete": ("map_from_entries(list_filter(map_entries({0}), lambda e: e.key <> {1}))",),
     "entries": ("CASE WHEN {1} THEN list_sort(map_entries({0})) ELSE map_entries({0}) END",),
     "integer_division": ("({0} // {1})",),
+    "quotient": ("(({0} & -1) // nullif({1} & -1, 0))", "({0} / nullif({1}, 0))"),
     "bitwise_and": ("({0} & {1})",),
     "bitwise_or": ("({0} | {1})",),
     "bitwise_not": ("(~{0})",),

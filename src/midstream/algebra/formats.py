@@ -18,7 +18,7 @@ _JAVA: Mapping[str, str] = {
     "yy": "%y",
     **{"MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "DDD": "%j", "D": "%-j"},
     **{"HH": "%H", "H": "%-H", "hh": "%I", "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "a": "%p"},
-    **{"SSSSSSSSS": "%n", "SSSSSS": "%f", "SSS": "%g", "EEEE": "%A", "EEE": "%a", "E": "%a"},
+    **{"SSSSSSSSS": "%n", "SSSSSS": "%f", "SSS": "%g", "SS": "%g", "S": "%g", "EEEE": "%A", "EEE": "%a", "E": "%a"},
     **{"XXX": "%z", "XX": "%z", "X": "%z", "Z": "%z", "VV": "%Z", "z": "%Z"},
 }
 

@@ -22,7 +22,7 @@ LIST_FUNCTIONS = {
     **dict.fromkeys(("list_reduce", "array_reduce", "reduce", "aggregate"), "list_reduce({0}, {f})"),
     **dict.fromkeys(("any_match", "array_any_match", "exists"), decided("any", "list_transform({0}, {f})")),
     **dict.fromkeys(("all_match", "forall"), decided("all", "list_transform({0}, {f})")),
-    "zip_with": "list_transform(list_zip({0}, {1}), {f})",
+    "zip_with": "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN list_transform(list_zip({0}, {1}), {f}) END",
     "array_sort": (
         "list_transform(list_sort(list_transform({0}, lambda x, i: {'less': len(list_filter({0}, lambda y:"
         " list_transform([[y, x]], {f})[1] < 0)), 'place': i, 'it': x})), lambda e: e.it)"

@@ -107,8 +107,10 @@ class CallGrammar(OverGrammar):
             return self.several(self._lambda_or_value)
         if token.text.upper().startswith("JSON_OBJECT") and self._next.text.upper() not in {"VALUE", *",:.)"}:
             self.take_word("KEY")
-        arguments = self.values()
-        while token.text.upper().startswith("JSON_OBJECT") and self.take_word("VALUE"):
+        arguments, upper = self.values(), token.text.upper()
+        while (upper.startswith("JSON_OBJECT") and self.take_word("VALUE")) or (
+            upper == "MAP" and self.take(TokenType.COLON_EQ)
+        ):
             arguments += self.values()
         return arguments
 

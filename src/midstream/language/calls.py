@@ -10,6 +10,7 @@ from sqlglot import exp
 from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
 from midstream.algebra.declarations import AggregateFunction, ScalarFunction, SqlFunction
+from midstream.algebra.elsewhere import INSTEAD
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.formats import FORMATTED, directives
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS
@@ -19,7 +20,6 @@ from midstream.errors import QueryError
 from midstream.language.aggregates import CONDITIONS, EXACT, Aggregates
 from midstream.language.binding import nearest
 from midstream.language.call_grammar import UNITS
-from midstream.language.elsewhere import INSTEAD
 from midstream.language.literals import months
 from midstream.language.nodes import Node, at_same, place, with_arguments
 from midstream.language.over import Overs
@@ -33,7 +33,7 @@ UNWRITTEN = frozenset(
 """Names of operators that cannot be called by name."""
 
 
-UNIT_FIRST = frozenset({"date_diff", "date_sub", "timestampadd", "timestampsub", "date_trunc", "date_part"})
+UNIT_FIRST = frozenset({"date_diff", "dateadd", "date_sub", "timestampadd", "timestampsub", "date_trunc", "date_part"})
 """Functions whose first argument may be the name of a unit of time."""
 
 

@@ -11,37 +11,12 @@ from itertools import pairwise
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
+from midstream.algebra.foreign_functions import FOREIGN_FUNCTIONS
 from midstream.errors import QueryError
 from midstream.language.foreign_tokens import Called, Edit, calls
 from midstream.language.grammar import NAMES, NOTHING
 from midstream.language.operator_tables import WINDOW_WORDS
 from midstream.language.text import CLOSING, OPENING, tokens_of
-
-_FLINK = {
-    "DAYOFWEEK/1": "(dayofweek(…) + 1)",
-    "REGEXP_REPLACE/3": "regexp_replace(…, 'g')",
-    "LOG/1": "ln(…)",
-    "STR_TO_MAP/1": "str_to_map(…, ',', '=')",
-    "CONCAT": "((…) || (…))",
-}
-
-_SPARK = {
-    "WEEKDAY/1": "(isodow(…) - 1)",
-    "REGEXP_EXTRACT/2": "regexp_extract(…, 1)",
-    "REGEXP_EXTRACT_ALL/2": "regexp_extract_all(…, 1)",
-    "SPLIT/2": "string_split_regex(…)",
-    "URL_ENCODE/1": "url_encode_param(…)",
-    "URL_DECODE/1": "url_decode_param(…)",
-    "SORT_ARRAY/1": "list_sort(…, 'ASC', 'NULLS FIRST')",
-    "MAP": "map_of(…)",
-    "STR_TO_MAP/1": "str_to_map(…, ',', ':')",
-    "STR_TO_MAP/2": "str_to_map(…, ':')",
-    "SUBSTRING/3": "substring_from(…)",
-    "SUBSTR/3": "substring_from(…)",
-}
-
-FUNCTIONS = {"flink": _FLINK, "spark": _FLINK | _SPARK}
-"""By dialect, what is written for calls of so many arguments, `…`; with what is between two of these between them."""
 
 NULLS_FIRST = {"flink": "ASC", "spark": "ASC", "risingwave": "DESC"}
 """The direction of ORDER BY in which nulls come first."""
@@ -137,8 +112,10 @@ def _from_zero(call: Called) -> Iterator[Edit]:
 
 
 def functions(text: str, dialect: str) -> Iterator[Edit]:
-    """Functions that mean something else there."""
-    known = FUNCTIONS.get(dialect, {})
+    """Functions that mean something else there, and `/`, which gives whole numbers of whole numbers."""
+    slashes = [token for token in tokens_of(text) if token.token_type == TokenType.SLASH]
+    yield from (Edit(token.start, token.end + 1, " QUOTIENT ") for token in slashes if dialect != "spark")
+    known = FOREIGN_FUNCTIONS.get(dialect, {})
     for call in calls(text, {name.partition("/")[0] for name in known}):
         form = known.get(f"{call.name}/{len(call.arguments)}", known.get(call.name))
         if form is None or not all(call.arguments):

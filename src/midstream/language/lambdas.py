@@ -8,12 +8,13 @@ arguments like any other.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.borrowed import WRITTEN
-from midstream.algebra.expressions import Call, Column, Expression, columns_of, walk
+from midstream.algebra.expressions import Column, Expression, columns_of, walk
 from midstream.algebra.list_functions import LIST_FUNCTIONS, body_in_sql, form_of, parts_of
 from midstream.algebra.types import show_type
 from midstream.language.literals import coerce
@@ -22,14 +23,11 @@ from midstream.language.scope import Scope, ScopeSource
 from midstream.language.values import ValueBinder
 
 
-def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
+def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Expression:
     """A call of a list and a function of its elements; one that reduces the list may begin with a value."""
     binding, name, first = binder.binding, node.name.lower(), around(scope)
-    if "reduce" in LIST_FUNCTIONS[name] and isinstance((*node.expressions, *[None] * 4)[3], exp.Lambda):
-        whole = exp.Anonymous(this=name, expressions=node.expressions[:3])
-        listed = exp.Anonymous(this="list_value", expressions=[whole])
-        changed = exp.Anonymous(this="list_transform", expressions=[listed, *node.expressions[3:]])
-        return binder.call("list_first", [binder.bind(at_same(changed, node))], [node], node)
+    if len(node.expressions) > 2 and all(isinstance(one, exp.Lambda) for one in node.expressions[-2:]):
+        return binder.bind(at_same(_of_two_functions(name, node.expressions), node))
     given = [binder.bind(one) for one in node.expressions if not isinstance(one, exp.Lambda)]
     function, zips = next(one for one in node.expressions if isinstance(one, exp.Lambda)), name == "zip_with"
     names, reduces = [name.name for name in function.expressions], "reduce" in LIST_FUNCTIONS[name]
@@ -38,6 +36,8 @@ def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
     if len(node.expressions) - len(given) > 1 or not fits:
         takes = f"a list, a function of at most {2 + reduces} values{' and a value to begin with' * reduces}"
         raise binding.error(f"{node.name} takes {takes}", node)
+    begins_first = begins and not parts_of([given[0].type])
+    given = given[::-1] if begins_first else given
     sides = [given[0], *(given[1:] if zips else given * (name == "array_sort"))]
     form, parts = form_of(name, given[0].type), parts_of([one.type for one in sides])
     if form is None or not parts:
@@ -64,8 +64,21 @@ def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Call:
     taken = ", ".join(dict.fromkeys(re.split(r"\W", sql)[0] for sql in own.values()))
     written = form.replace("{f}", "lambda {p}: {b}").replace("{p}", taken).replace("{b}", text)
     written = written[:-1] + ", {1})" if begins else written
+    written = f"CASE WHEN {{0}} IS NULL THEN {{1}} ELSE {written} END" if begins_first else written
     columns = {part.name: part for part in walk(body) if isinstance(part, Column)}
     return binder.borrowed(WRITTEN + written, [*given, *(columns[name] for name in read)], node)
+
+
+def _of_two_functions(name: str, given: Sequence[Node]) -> Node:
+    """A list that is reduced, with a last step; a map whose keys and values are made by a function each."""
+    if "reduce" in LIST_FUNCTIONS[name]:
+        steps = [exp.Anonymous(this="list_value", expressions=[exp.Anonymous(this=name, expressions=given[:-1])])]
+        return exp.Anonymous(
+            this="list_first", expressions=[exp.Anonymous(this="list_transform", expressions=[*steps, given[-1]])]
+        )
+    sides = [exp.Anonymous(this=f"map_{part}", expressions=given[:-2]) for part in ("keys", "values")]
+    made = [exp.Anonymous(this="zip_with", expressions=[*sides, function]) for function in given[-2:]]
+    return exp.Anonymous(this="map", expressions=made)
 
 
 def around(scope: Scope | None) -> int:

@@ -49,6 +49,7 @@ CALLED: dict[TokenType, tuple[int, str]] = {
 WORDS: dict[str, tuple[int, str]] = {
     "DIV": (PRODUCT, "integer_division"),
     "MOD": (PRODUCT, "mod"),
+    "QUOTIENT": (PRODUCT, "quotient"),
     "REGEXP": (PREDICATE, "regexp_matches"),
     "RLIKE": (PREDICATE, "regexp_matches"),
     "SIMILAR": (PREDICATE, "regexp_full_match"),

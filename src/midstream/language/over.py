@@ -79,7 +79,26 @@ class Overs:
         frame, order = self._frame(binder, window.args.get("spec"), order)
         made = self._call(node, SAME.get(name, name), inner, window)
         made = replace(made, frame=frame, known=bool(node.args.get("ignore_nulls")) and made.call.function in ONLY_OVER)
-        calls = self.calls.setdefault(Partitioning(keys, order), [])
+        if window.args.get("gap") is not None:
+            keys, made = (*keys, self._session(window, inner, keys, order)), replace(made, frame=Frame(end=None))
+        return self._added(Partitioning(keys, order), made, node)
+
+    def _session(
+        self, window: Node, inner: Callable[[], ValueBinder], keys: tuple[Expression, ...], order: tuple[OrderKey, ...]
+    ) -> Column:
+        """How many rows of the partition up to a row have come a gap or more after the one before them."""
+        if len(order) != 1 or order[0].descending:
+            raise self.binding.error("SESSION WITH GAP needs an ORDER BY of one key, ascending", window)
+        binder, time, gap = inner(), window.args["order"][0].this, window.args["gap"]
+        over = exp.Window(partition_by=window.args.get("partition_by"), order=window.args["order"])
+        before = self.add(exp.Anonymous(this="lag", expressions=[time], over=over), "lag", inner)
+        passed = binder.call("-", [binder.bind(time), before], [time, time], window)
+        late = binder.call(">=", [passed, binder.bind(gap)], [time, gap], window)
+        started = NamedOver("", AggregateCall("count", (), INTEGER, where=late))
+        return self._added(Partitioning(keys, order * 2), started, window)
+
+    def _added(self, partitioning: Partitioning, made: NamedOver, node: Node) -> Column:
+        calls = self.calls.setdefault(partitioning, [])
         for known in calls:
             if replace(known, name="") == made:
                 return Column(known.name, known.type)
@@ -130,7 +149,7 @@ class Overs:
             raise self.binding.error(f"there is no window {name.name}", name, hint="name it: WINDOW w AS (…)")
         base = self._window(next(window for known, window in self.windows.items() if known.name == found[0]))
         whole = base.copy()
-        for part in ("partition_by", "order", "spec"):
+        for part in ("partition_by", "order", "spec", "gap"):
             if node.args.get(part):
                 if base.args.get(part):
                     raise self.binding.error(f"the window {name.name} says this already", node)

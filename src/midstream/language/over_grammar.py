@@ -61,6 +61,8 @@ class OverGrammar(Grammar):
         made.set("order", self.order_keys())
         if self.peek_word(*UNITS):
             made.set("spec", self._frame())
+        elif self.take_words("SESSION", "WITH", "GAP"):
+            made.set("gap", self.value())
         self.need(TokenType.R_PAREN, "PARTITION BY, ORDER BY, a frame or )")
         return made
 

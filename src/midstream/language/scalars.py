@@ -138,6 +138,9 @@ class ScalarBinder:
                 return list_compared(self, operator or "", node)
             every = isinstance(node.expression, exp.All)
             return self._queries("ANY (SELECT …)", node).compares(self, node, operator or "", every)
+        arrow = operator == "json_extract" and isinstance(node.expression, exp.Column)
+        if arrow and kind.is_struct(self.bind(node.this).type):
+            return self._apply("field", [node.this, exp.Literal.string(node.expression.name)], node)
         if operator is not None:
             return self._apply(operator, [node.this, node.expression], node)
         method = BINDERS.get(type(node))

@@ -72,7 +72,7 @@ def nearest_by_value(binding: Binding, join: Node, name: str) -> Node:
         named = [{column.table.casefold() for column in side.find_all(exp.Column)} for side in (later, earlier)]
         for side, own, other in zip((later, earlier), named, named[::-1], strict=True):
             if own == {name.casefold()} and not own & other:
-                order = [exp.Ordered(this=side.copy(), desc=side is earlier)]
+                order = [exp.Ordered(this=side.copy(), desc=side is earlier), exp.Ordered(this=exp.Star())]
                 rows = everything_of(
                     join.this.copy(), where=exp.Where(this=on), order=order, limit=exp.Literal.number(1)
                 )

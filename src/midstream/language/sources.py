@@ -165,8 +165,8 @@ class SourceBinder:
         self, left: Relation, right: Relation, on: Expression, scope: Scope, instant: Node
     ) -> tuple[Relation, Relation]:
         """`FOR SYSTEM_TIME AS OF a.ts`: tuples at their own instant, and the newest version of each key at it."""
-        asked = ScalarBinder(self.binding, scope, "FOR SYSTEM_TIME AS OF").bind(instant)
-        if asked not in [source.time for source in scope.sources[:-1]]:
+        binder, times = ScalarBinder(self.binding, scope, "FOR SYSTEM_TIME AS OF"), [s.time for s in scope.sources[:-1]]
+        if instant.name.upper() != "PROCTIME" and binder.bind(instant) not in times:
             raise self.binding.error(
                 "versions are looked up at the time of what they are joined with",
                 instant,

@@ -1,0 +1,31 @@
+"""Functions of other systems that mean something else than those of their names here, and what is written instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_FLINK = {
+    "DAYOFWEEK/1": "(dayofweek(…) + 1)",
+    "REGEXP_REPLACE/3": "regexp_replace(…, 'g')",
+    "LOG/1": "ln(…)",
+    "STR_TO_MAP/1": "str_to_map(…, ',', '=')",
+    "CONCAT": "((…) || (…))",
+}
+
+_SPARK = {
+    "WEEKDAY/1": "(isodow(…) - 1)",
+    "REGEXP_EXTRACT/2": "regexp_extract(…, 1)",
+    "REGEXP_EXTRACT_ALL/2": "regexp_extract_all(…, 1)",
+    "SPLIT/2": "string_split_regex(…)",
+    "URL_ENCODE/1": "url_encode_param(…)",
+    "URL_DECODE/1": "url_decode_param(…)",
+    "SORT_ARRAY/1": "list_sort(…, 'ASC', 'NULLS FIRST')",
+    "MAP": "map_of(…)",
+    "STR_TO_MAP/1": "str_to_map(…, ',', ':')",
+    "STR_TO_MAP/2": "str_to_map(…, ':')",
+    "SUBSTRING/3": "substring_from(…)",
+    "SUBSTR/3": "substring_from(…)",
+}
+
+FOREIGN_FUNCTIONS: Mapping[str, Mapping[str, str]] = {"flink": _FLINK, "spark": _FLINK | _SPARK}
+"""By dialect, what is written for calls of so many arguments, `…`; with what is between two of these between them."""
