@@ -51,7 +51,7 @@ from midstream.job.task.ingest import DeadLetters, disorder
 from midstream.language import parse
 from midstream.language.constants import ONE_ROW
 from midstream.language.foreign import to_cql
-from midstream.language.result_order import result_order
+from midstream.language.result_order import KEY, result_order
 from midstream.migration.in_part import require_part
 from midstream.migration.registry import strategy_named
 from midstream.operators.result_order import sorted_by
@@ -125,15 +125,19 @@ def ask(
     time: Time | None = "ts",
     lateness: Duration | Mapping[str, Duration] | None = None,
     functions: Sequence[UserFunction] = (),
+    keys: bool = False,
 ) -> Question:
-    """Binds a query to its inputs: everything a runtime or the oracle needs. Without a lateness, nothing is late."""
+    """Binds a query to its inputs: everything a runtime or the oracle needs. Without a lateness, nothing is late.
+
+    With `keys` the plan also gives the columns by which the result is put in order.
+    """
     tables, time, timeless = with_times(tables_of(inputs), time)
     schemas = {name: table.schema for name, table in tables.items()}
     catalog = catalog_of(schemas, time, lateness=lateness or 0, functions=functions)
     if lateness is None:
         catalog = _with_measured_lateness(catalog, tables)
     catalog = replace(catalog, finite=True, timeless=timeless)
-    plan = parse(query, catalog)
+    plan = parse(query, catalog, keys=keys)
     return Question(plan, *_with_constants(plan, tables, catalog))
 
 
@@ -235,7 +239,7 @@ def run(
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
 
     `time` names the time column, of all inputs or of each; rows of a table whose `time` is None have always been there.
-    Rows come in the order of time, or in that of an `ORDER BY` without `LIMIT`. With a `dialect`, "spark", "flink" or
+    Rows come in the order of time, or in that of an `ORDER BY`. With a `dialect`, "spark", "flink" or
     "risingwave", the query is one of that system, whose windows and interval joins become windows of this language.
 
     With `full=True` the answer is a `Result`: the table, the migrations that ended, the decisions and the dead letters.
@@ -256,7 +260,7 @@ def run(
         raise InputError("scheduling= and strategy= are two names of one setting", hint="use scheduling= alone")
     if dialect is not None:
         query = to_cql(query, dialect, time or {})
-    question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
+    question = ask(query, inputs, time=time, lateness=lateness, functions=functions, keys=True)
     schedule = scheduling or strategy or "dfs"
     schedule_of(schedule)  # refused by every runtime if it is none, also by one that has no use for it
     every = None if emit_every is None else ticks(emit_every, question.plan.domain)
@@ -264,6 +268,7 @@ def run(
     how = FiniteRun(plan, _migrations(migrations), rows, schedule, every, adaptive, progress)
     table = _run(query, question, on, representation, how)
     table = sorted_by(table, result_order(query, table.schema))
+    table = table.drop_columns([name for name in table.column_names if name.startswith(KEY)])
     told = how.told
     return Result(table, Records(told.history), Records(told.decisions), tuple(told.dead_letters)) if full else table
 

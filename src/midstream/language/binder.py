@@ -48,6 +48,7 @@ from midstream.language.nodes import Node, flatten
 from midstream.language.outputs import unique_names
 from midstream.language.over import Overs, narrowed
 from midstream.language.over_queries import with_queries
+from midstream.language.result_order import KEY
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sequences import push_conditions
@@ -70,11 +71,15 @@ COUNT = NamedAggregate("count(*)", AggregateCall("count", (), INTEGER))
 """What makes a group of all tuples, where nothing else asks for one."""
 
 
-def parse(query: str, catalog: Catalog) -> Relation:
-    """The bound logical plan of a query; every mistake is a QueryError that knows its place."""
+def parse(query: str, catalog: Catalog, *, keys: bool = False) -> Relation:
+    """The bound logical plan of a query; every mistake is a QueryError that knows its place.
+
+    With `keys`, a SELECT also gives what its ORDER BY goes by, for whoever reads the whole result and puts it in order.
+    """
     try:
         query = with_queries(query, catalog.queries, catalog.streams)
         tree = read(query)
+        tree.set("keys", keys and not any(tree.args.get(clause) for clause in ("kind", "limit", "offset")))
         binding = Binding(query, catalog, time_type=time_type(tree, catalog))
         plan = QueryBinder(binding).top(tree)
         require_stream(binding, plan, tree)
@@ -186,6 +191,8 @@ class QueryBinder:
         items = bind_items(binder, node)
         having = self._having(node, aggregates, binder)
         wanted = wanted_of(node, binder, items, _shorthands(node), given)
+        if node.args.get("keys") and (node.args.get("distinct") is None or wanted.on is not None):
+            items += [(f"{KEY}{place}", one.key) for place, one in enumerate(wanted.order)]
         relation = below.joined(relation, lambda e: e)
         coming = [] if aggregates.keys or aggregates.calls else binder.coming()
         came = [] if not in_order or node.args.get("order") or node.args.get("distinct") else coming
@@ -237,7 +244,7 @@ class QueryBinder:
             group = exp.Group(expressions=[key.copy() for key in keys.expressions], others=others)
             group.meta.update(node.args["group"].meta)
             variant.set("group", group)
-            for clause in ("distinct", "order", "limit", "offset"):
+            for clause in ("distinct", "limit", "offset", *(() if node.args.get("keys") else ("order",))):
                 variant.set(clause, None)
             plans.append(self._select(variant, environment, reserved))
         united = Union(tuple(plans)) if asked is None else distinct(Union(tuple(plans)))

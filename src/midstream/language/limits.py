@@ -189,13 +189,15 @@ def limited_distinct(
     binding: Binding, plan: Relation, columns: Sequence[Named], wanted: GivenRows, node: Node
 ) -> Relation:
     """A distinct result, of which LIMIT leaves some rows; ORDER BY can only mean what is selected."""
-    if wanted.limit is None:
+    if wanted.limit is None and not node.args.get("keys"):
         return plan
     selected = {c.expression: Column(c.name, c.expression.type) for c in columns}
-    for key, written in zip(wanted.order, node.args.get("order") or (), strict=True):
+    for key, written in zip(wanted.order, node.args.get("order") or (), strict=False):
         if key.key not in selected:
             hint = "select the key too"
             raise binding.error("a distinct result can only be ordered by what it selects", written, hint=hint)
+    if wanted.limit is None:
+        return plan
     order = [replace(key, key=selected[key.key]) for key in wanted.order]
     kept = tuple(Named(c.name, Column(c.name, c.expression.type)) for c in columns)
     return Project(limited(binding, plan, order, wanted.limit, [selected[key] for key in wanted.keys]), kept)

@@ -11,7 +11,6 @@ from sqlglot import exp
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.expressions import Column, Expression
 from midstream.algebra.over import OrderKey
-from midstream.algebra.types import is_nested
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.limits import position_of
@@ -22,11 +21,20 @@ from midstream.language.scope import Scope
 from midstream.language.text import read
 
 
+KEY = "#key"
+"""The columns that hold the keys of a result's order begin with this."""
+
+
 def result_order(query: str, schema: pa.Schema) -> list[OrderKey]:
-    """The keys by which a finished result is sorted, up to the first that its columns do not tell."""
+    """The keys by which a finished result is sorted: those that it has, or up to the first that its columns do not tell."""
     tree = read(query)
     if tree.args.get("limit") is not None or tree.args.get("offset") is not None:
         return []
+    if keys := [Column(f.name, f.type) for f in schema if f.name.startswith(KEY)]:
+        order, rest = tree.args["order"], iter(keys)
+        several = len(keys) - len(order) + 1
+        times = [several if isinstance(written.this, exp.Star) else 1 for written in order]
+        return [ordered_by(w, next(rest)) for w, n in zip(order, times, strict=True) for _ in range(n)]
     binding, found = Binding(query, Catalog({})), list[OrderKey]()
     scope = Scope(binding)
     scope.add("result", schema, schema.names, tree)
@@ -35,8 +43,6 @@ def result_order(query: str, schema: pa.Schema) -> list[OrderKey]:
         try:
             keys = _keys(binder, tree, written.this, schema)
         except QueryError:
-            break
-        if any(is_nested(key.type) for key in keys):
             break
         found += [ordered_by(written, key) for key in keys]
     return found
@@ -49,7 +55,8 @@ def _keys(binder: ScalarBinder, tree: Node, key: Node, schema: pa.Schema) -> lis
     plain = not any(isinstance(item, exp.Star) or isinstance(item.this, exp.Star) for item in items)
     same = [i for i, item in enumerate(items) if key in (item, item.this if isinstance(item, exp.Alias) else item)]
     place = position_of(binder.binding, key, len(schema))
-    if place is None and plain and same:
+    named = isinstance(key, exp.Column) and not key.args.get("table") and key.name in schema.names
+    if place is None and plain and same and not named:
         place = same[0]
     if place is not None:
         return [Column(schema.field(place).name, schema.field(place).type)]

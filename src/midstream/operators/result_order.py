@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from midstream.algebra.over import OrderKey
 from midstream.operators.expressions import CompiledExpression
+from midstream.operators.ordering import order_by, ranks_of
 
 
 def sorted_by(table: pa.Table, keys: Sequence[OrderKey]) -> pa.Table:
@@ -18,10 +18,9 @@ def sorted_by(table: pa.Table, keys: Sequence[OrderKey]) -> pa.Table:
     >>> sorted_by(pa.table({"a": [1, None, 2]}), [OrderKey(Column("a", pa.int64()), descending=True)])["a"].to_pylist()
     [2, 1, None]
     """
-    for key in reversed(keys):
-        compiled = CompiledExpression(key.key, table.schema)
-        values = pa.chunked_array([compiled(batch) for batch in table.to_batches()], key.key.type)
-        way = "descending" if key.descending else "ascending"
-        nulls = "at_start" if key.nulls == "FIRST" else "at_end"
-        table = table.take(pc.array_sort_indices(values, order=way, null_placement=nulls))
-    return table
+    if not keys or not table.num_rows:
+        return table
+    batch = table.combine_chunks().to_batches()[0]
+    columns = [CompiledExpression(key.key, table.schema)(batch) for key in keys]
+    ranks = [ranks_of(c, k.descending, k.nulls == "FIRST") for c, k in zip(columns, keys, strict=True)]
+    return table.take(order_by(ranks))
