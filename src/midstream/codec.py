@@ -1,8 +1,8 @@
 """Records as what JSON can hold, and back again, as the types of their fields say.
 
-Of a record is written what differs from its beginning, a `Row` is written as a row of its values, arrays and batches as
-text of their bytes. Nothing is lost on the way: a process that goes on from it decides as if there had been no
-interruption. What a type says nothing of is taken as it is.
+Of a record is written what differs from its beginning, a `RecordRow` is written as a row of its values, arrays and
+batches as text of their bytes. Nothing is lost on the way: a process that goes on from it decides as if there had been
+no interruption. What a type says nothing of is taken as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Way = Callable[[Any], Any] | None
 _AS_IT_IS: tuple[Way, Way] = (None, None)
 
 
-class Row:
+class RecordRow:
     """A record that is written as a row of its values."""
 
     __slots__ = ()
@@ -81,7 +81,7 @@ def _ways(kind: Any) -> tuple[Way, Way]:
     if origin in (list, tuple, deque, Sequence):
         return _of_sequences(origin, *_ways(inside[0]))
     if isinstance(origin, type) and is_dataclass(origin):
-        return _of_rows(origin) if issubclass(origin, Row) else _of_records(origin)
+        return _of_rows(origin) if issubclass(origin, RecordRow) else _of_records(origin)
     return _AS_IT_IS
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.checkpoint.names import LISTS
-from midstream.codec import Row
+from midstream.codec import RecordRow
 
 _IN_LISTS = f"{LISTS}/"
 
 
 @dataclass(frozen=True, slots=True)
-class ResultFile(Row):
+class ResultFile(RecordRow):
     """A file of results: they start at `first_from` at the earliest and at `last_from` at the latest.
 
     Several queries can share a file; `part` is then the name by which it tells the rows of one from those of others.
@@ -31,7 +31,7 @@ class ResultFile(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetterFile(Row):
+class DeadLetterFile(RecordRow):
     """A file of rows that could not be used, with the reasons."""
 
     path: str
@@ -42,7 +42,7 @@ class DeadLetterFile(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile(Row):
+class SourceFile(RecordRow):
     """A file that is read as a stream: its path from the stream's folder, its size and when it was last written.
 
     That is in nanoseconds. Where the size is not known, it is less than zero. Once it was read, its rows count that are
@@ -76,7 +76,7 @@ class FilesRead:
 
 
 @dataclass(frozen=True, slots=True)
-class ListFile(Row):
+class ListFile(RecordRow):
     """A file that lists older result, dead-letter or source files, so that manifests stay short."""
 
     path: str
@@ -85,7 +85,7 @@ class ListFile(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class MetricsFile(Row):
+class MetricsFile(RecordRow):
     """A file of the metrics table: a row for each of some batches."""
 
     path: str
@@ -95,7 +95,7 @@ class MetricsFile(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded(Row):
+class Superseded(RecordRow):
     """A file whose content lies in a larger one by now, or a list of such; kept for readers that began before."""
 
     path: str

@@ -17,7 +17,7 @@ from midstream.checkpoint.file_entries import (
     SourceFile,
     Superseded,
 )
-from midstream.codec import Row
+from midstream.codec import RecordRow
 from midstream.distribution.fragments import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 
@@ -263,7 +263,7 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRequest(Row):
+class StoredRequest(RecordRow):
     """What somebody asked of the job. A `batch` shows its effect, or says why it was `refused`.
 
     `about` are its fields that name something. One that the job has not accepted yet is known by its `id` alone.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from midstream.adaptation.policy import Policy
-from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Timestamps, UserFunction
-from midstream.checkpoint.retention import Retention
 from midstream.cluster.options import Incomplete, SessionOptions
 from midstream.errors import JobError
 from midstream.inputs.tables import TIME, table_view
@@ -22,8 +20,6 @@ from midstream.interface.jobs.own_functions import function_of
 from midstream.interface.jobs.sections import MISSING, Mistake, Section
 from midstream.job.queries.faults import OnError
 from midstream.job.slots.sites import Sites, home_of, sites_of
-from midstream.job.task.exchange import chosen_bits
-from midstream.job.task.memory import Memory, bytes_of
 from midstream.language.foreign import to_cql
 from midstream.language.over_queries import with_queries
 from midstream.optimizer.sites.links import links_of
@@ -131,7 +127,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
     mistakes: list[Mistake] = []
     top = Section("", content, dict.fromkeys(TABLES, Key((dict,), "")), mistakes)
     job = top.section(JOB_KEYS, "job")
-    sites = _sites(job)
+    sites = sites_of(job.optional("sites"))
     tables = top.names("tables", needed=False)
     streams = (
         *(_stream(stream, top, folder, sites) for stream in top.names("streams", needed=not tables)),
@@ -156,7 +152,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
             job.optional("master"),
             bool(job.optional("ticks")),
             {key: str(value) for key, value in (top.optional("spark") or {}).items()},
-            "local" if job.choice("on", "spark") == "local" else "spark",
+            "local" if job.optional("on") == "local" else "spark",
             replace(_options(job, top, name, sites), functions=tuple(_functions(top, folder))),
         ),
         mistakes,
@@ -171,89 +167,17 @@ def _functions(top: Section, folder: Path) -> Iterator[UserFunction]:
 
 
 def _options(job: Section, top: Section, name: str | None, sites: Sites) -> SessionOptions:
-    usual = SessionOptions()
-    return SessionOptions(
-        scheduling=job.optional("scheduling"),
-        slots=_slots(job),
-        retained=_positive(job, "retained", None) or usual.retained,
-        memory_per_slot=_memory(job),
-        rebalancing=bool(job.optional("rebalancing")),
-        group_bits=_group_bits(job),
-        metrics_retained=_positive(job, "metrics_retained", None) or usual.metrics_retained,
-        name=job.optional("name") or name,
-        small_batches=_small_batches(job),
-        retention=_retention(job),
-        sites=sites,
-        links=_links(top, sites),
-    )
-
-
-def _sites(job: Section) -> Sites:
-    with job.noting("sites"):
-        return sites_of(job.optional("sites"))
-    return {}
+    said = {
+        key: job.optional(key) for key in (f.name for f in fields(SessionOptions)) if key in JOB_KEYS and key != "sites"
+    }
+    known = {key: value for key, value in said.items() if value is not None}
+    return SessionOptions(**{**known, "name": known.get("name") or name, "sites": sites, "links": _links(top, sites)})
 
 
 def _links(top: Section, sites: Sites) -> Mapping[str, str]:
     wanted: Mapping[str, str] = top.optional("links") or {}
     with top.noting("links"):
         links_of(wanted, sites)
-        return wanted
-    return {}
-
-
-def _group_bits(job: Section) -> int | None:
-    bits: int | None = job.optional("group_bits")
-    try:
-        return None if bits is None else chosen_bits(bits)
-    except JobError as error:
-        job.refuse("group_bits", error)
-        return None
-
-
-def _positive(job: Section, key: str, usual: int | None) -> int | None:
-    number: int | None = job.optional(key)
-    if number is not None and number < 1:
-        job.refuse(key, JobError(f"{job.at(key)} must be above zero, not {number}"))
-        return usual
-    return usual if number is None else number
-
-
-def _slots(job: Section) -> int | str | None:
-    """A number of slots, or a range of them."""
-    wanted = job.optional("slots")
-    if not isinstance(wanted, str):
-        return _positive(job, "slots", None)
-    try:
-        SlotRange.of(wanted, job.at("slots"))
-    except JobError as error:
-        job.refuse("slots", error)
-        return None
-    return wanted
-
-
-def _memory(job: Section) -> int | str:
-    size: int | str | None = job.optional("memory_per_slot")
-    if size is None:
-        return SessionOptions.memory_per_slot
-    with job.noting("memory_per_slot"):
-        Memory.of(size, job.at("memory_per_slot"))
-    return size
-
-
-def _small_batches(job: Section) -> int | str | None:
-    size: int | str | None = job.optional("small_batches")
-    with job.noting("small_batches"):
-        if size is not None and bytes_of(size, job.at("small_batches")) < 0:
-            raise JobError(f"{job.at('small_batches')} cannot be {size!r}", hint="0 has executors run all batches")
-        return size
-    return None
-
-
-def _retention(job: Section) -> Mapping[str, str]:
-    wanted: Mapping[str, str] = job.optional("retention") or {}
-    with job.noting("retention"):
-        Retention.of(wanted, job.at("retention"))
         return wanted
     return {}
 
@@ -272,7 +196,7 @@ def _table(name: str, top: Section, folder: Path, sites: Sites) -> StreamSection
     """A table: the stream of its changes, and the query that makes it of these."""
     entry = top.section(TABLE_KEYS, "tables", name)
     key, op = entry.optional("key") or [], entry.optional("op")
-    changes, view = entry.choice("changes", "upserts" if key else "rows"), None
+    changes, view = entry.optional("changes") or ("upserts" if key else "rows"), None
     if name in top.content.get("streams", {}):
         entry.refuse(
             "key", JobError(f"{name} is the name of a stream and of a table", hint="name one of them otherwise")
@@ -304,7 +228,7 @@ def _read(name: str, entry: Section, folder: Path, sites: Sites) -> StreamSectio
         entry.optional("lateness") or 0,
         tuple(column for column in columns if isinstance(column, str)),
         {key: str(value) for key, value in (entry.optional("options") or {}).items()},
-        cast(Timestamps, entry.choice("timestamps", "external")),
+        entry.optional("timestamps") or "external",
         entry.optional("skew"),
         "clock" if ahead is None else ahead,
         site,
@@ -333,7 +257,7 @@ def _source(entry: Section, folder: Path) -> ConnectorSection | None:
 
 def _query(name: str, top: Section, folder: Path, usual: Policy, times: Mapping[str, str]) -> QuerySection:
     entry = top.section(QUERY_KEYS, "queries", name)
-    cql, dialect = entry.text("cql"), entry.choice("dialect", "")
+    cql, dialect = entry.text("cql"), entry.optional("dialect")
     if dialect:
         with entry.noting("cql"):
             cql = to_cql(cql, dialect, times)
@@ -344,10 +268,10 @@ def _query(name: str, top: Section, folder: Path, usual: Policy, times: Mapping[
         entry.optional("emit_every"),
         _sink(entry, folder),
         _policy(entry, usual),
-        cast(OnError, entry.choice("on_error", "")) or None,
-        cast(Incomplete, entry.choice("incomplete", "emit")),
+        entry.optional("on_error"),
+        entry.optional("incomplete") or "emit",
         since="now" if (since := entry.optional("since")) is None else since,
-        backfill_rate=_positive(entry, "backfill_rate", None),
+        backfill_rate=entry.optional("backfill_rate"),
     )
 
 

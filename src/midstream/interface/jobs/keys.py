@@ -5,15 +5,21 @@ Reading a job, the JSON schema for editors and the test of the reference all use
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from midstream.adaptation.policy import MODES, Policy
+from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Timestamps
+from midstream.checkpoint.retention import Retention
 from midstream.cluster.options import Incomplete
+from midstream.errors import JobError
 from midstream.inputs.tables import CHANGES
 from midstream.job.queries.faults import OnError
+from midstream.job.slots.sites import sites_of
+from midstream.job.task.exchange import chosen_bits
+from midstream.job.task.memory import Memory, bytes_of
 from midstream.language.foreign import DIALECTS
 
 
@@ -25,9 +31,39 @@ class Key:
     meaning: str
     choices: tuple[str, ...] = ()
     needed: bool = False
+    check: Callable[[Any, str], object] | None = None
+    """Refuses a value that cannot be; it is told the key's place in the file."""
+
+    def require(self, value: Any, place: str) -> None:
+        """Refuses what cannot be the value of the key."""
+        if (isinstance(value, bool) and bool not in self.kinds) or not isinstance(value, self.kinds):
+            wanted = " or ".join(_WORDS[kind] for kind in self.kinds)
+            raise JobError(f"{place} must be {wanted}, not {value!r}")
+        if self.choices and value not in self.choices:
+            raise JobError(f"{place} cannot be {value!r}", hint=f"use one of {', '.join(self.choices)}")
+        if self.check is not None:
+            self.check(value, place)
+
+
+_WORDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a table"}
 
 
 TEXT, NUMBER, FLAG, DURATION = (str,), (int,), (bool,), (str, int)
+
+
+def _positive(number: int, place: str) -> None:
+    if number < 1:
+        raise JobError(f"{place} must be above zero, not {number}")
+
+
+def _slots(wanted: int | str, place: str) -> None:
+    SlotRange.of(wanted, place) if isinstance(wanted, str) else _positive(wanted, place)
+
+
+def _small_batches(size: int | str, place: str) -> None:
+    if bytes_of(size, place) < 0:
+        raise JobError(f"{place} cannot be {size!r}", hint="0 has executors run all batches")
+
 
 ADAPTIVITY_KEYS = tuple(f.name for f in fields(Policy) if f.name != "constants")
 _ADAPTIVITY = Key((str, dict), "Whether better plans are looked for: a mode, or a table of mode and limits.", MODES)
@@ -41,22 +77,39 @@ JOB_KEYS: Mapping[str, Key] = {
         (int, str),
         "How many tasks share the work of a batch: by default Spark's parallelism, in this process 1; "
         'as many as it needs within a range such as "2..8".',
+        check=_slots,
     ),
     "master": Key(TEXT, 'The Spark master; "local[*]" by default.'),
     "ticks": Key(FLAG, "Whether a clock moves time while no rows come."),
-    "retained": Key(NUMBER, "How many manifests are kept; 10 by default."),
-    "memory_per_slot": Key(DURATION, 'What a slot may hold in memory, such as "512 MB"; "1 GB" by default.'),
+    "retained": Key(NUMBER, "How many manifests are kept; 10 by default.", check=_positive),
+    "memory_per_slot": Key(
+        DURATION, 'What a slot may hold in memory, such as "512 MB"; "1 GB" by default.', check=Memory.of
+    ),
     "small_batches": Key(
-        DURATION, "On Spark, up to which size the driver runs a batch itself, such as '4 MB'; 0 for none."
+        DURATION,
+        "On Spark, up to which size the driver runs a batch itself, such as '4 MB'; 0 for none.",
+        check=_small_batches,
     ),
     "retention": Key(
-        (dict,), "What is kept of results, dead_letters and replaced: by age, size or batches; all by default."
+        (dict,),
+        "What is kept of results, dead_letters and replaced: by age, size or batches; all by default.",
+        check=Retention.of,
     ),
-    "metrics_retained": Key(NUMBER, "For how many batches metrics are kept, at least; 100000 by default."),
+    "metrics_retained": Key(
+        NUMBER, "For how many batches metrics are kept, at least; 100000 by default.", check=_positive
+    ),
     "scheduling": Key(TEXT, "Which operator runs when: dfs, bfs, rr, batch:K or chain."),
     "adaptivity": _ADAPTIVITY,
-    "group_bits": Key(NUMBER, "How many bits of a key's hash are its partition group, 8 to 12; 8 by default."),
-    "sites": Key((dict,), "Named sets of slots at which streams may live, such as {eu = [0, 1], us = [2, 3]}."),
+    "group_bits": Key(
+        NUMBER,
+        "How many bits of a key's hash are its partition group, 8 to 12; 8 by default.",
+        check=lambda bits, _: chosen_bits(bits),
+    ),
+    "sites": Key(
+        (dict,),
+        "Named sets of slots at which streams may live, such as {eu = [0, 1], us = [2, 3]}.",
+        check=lambda sites, _: sites_of(sites),
+    ),
     "rebalancing": Key(FLAG, "Whether partition groups move by themselves when one slot has much more to do."),
 }
 
@@ -109,7 +162,9 @@ QUERY_KEYS: Mapping[str, Key] = {
         'From when on a new query answers: "now" (the default), "retained" (as rows are kept) or an instant.',
     ),
     "backfill_rate": Key(
-        NUMBER, "How many rows a batch reads again from sources for windows that lack rows; not at all by default."
+        NUMBER,
+        "How many rows a batch reads again from sources for windows that lack rows; not at all by default.",
+        check=_positive,
     ),
 }
 

@@ -93,24 +93,11 @@ class Section:
             self.refuse(key, JobError(f"{self.at(key)} is empty"))
         return str(value or MISSING)
 
-    def choice(self, key: str, usual: str) -> str:
-        """One of the key's choices; the usual one if nothing is said or another is."""
-        value, choices = self.optional(key), self.keys[key].choices
-        if value is None or value in choices:
-            return str(value or usual)
-        self.refuse(key, JobError(f"{self.at(key)} cannot be {value!r}", hint=f"use one of {', '.join(choices)}"))
-        return usual
-
     def optional(self, key: str) -> Any:
-        """A value of the kind that the key has, or None."""
-        value, kinds = self.content.get(key), self.keys[key].kinds
-        if value is None:
-            return None
-        if (isinstance(value, bool) and bool not in kinds) or not isinstance(value, kinds):
-            wanted = " or ".join(_WORDS[kind] for kind in kinds)
-            self.refuse(key, JobError(f"{self.at(key)} must be {wanted}, not {value!r}"))
-            return None
-        return value
-
-
-_WORDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a table"}
+        """A value that the key can have, or None."""
+        value = self.content.get(key)
+        with self.noting(key):
+            if value is not None:
+                self.keys[key].require(value, self.at(key))
+            return value
+        return None
