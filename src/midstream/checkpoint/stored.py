@@ -6,7 +6,7 @@ manifest says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -16,6 +16,8 @@ from midstream.checkpoint.manifest import QueryEntry
 from midstream.checkpoint.records import Fault, QueryAccount
 from midstream.distribution.plan_texts import plan_text_beside
 from midstream.html import Records, drawn, escaped, section
+from midstream.migration.costs import Prediction
+from midstream.migration.history import MeasuredCosts
 from midstream.optimizer.plan_html import shapes_html
 
 VERIFYING = "verifying"
@@ -71,41 +73,6 @@ class PlanGraph:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
-    """What a strategy was predicted to take: ticks, rows of work, rows held, ticks without a result.
-
-    `ranges` are from and to which values each figure was expected.
-    """
-
-    strategy: str
-    duration: float
-    work: float
-    rows: float
-    silence: float
-    ranges: Mapping[str, Sequence[float]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationFigures:
-    """What a migration has taken so far, or in all."""
-
-    started_at: int | None
-    ended_at: int | None
-    wall_seconds: float
-    batches: int
-    processed_twice: int
-    peak_extra_rows: int
-    longest_silence: int
-    longest_silence_seconds: float
-
-    @property
-    def duration(self) -> int | None:
-        """How much application time it took."""
-        known = self.started_at is not None and self.ended_at is not None
-        return max(0, (self.ended_at or 0) - (self.started_at or 0)) if known else None
-
-
-@dataclass(frozen=True, slots=True)
 class Period:
     """When a migration took place: in which batches, and the instant from which on the new plan answers, if it has one.
 
@@ -132,8 +99,8 @@ class StoredMigration:
     trigger: str
     part: str | None
     period: Period = field(default_factory=Period)
-    forecasts: tuple[Forecast, ...] = ()
-    actual: MigrationFigures | None = None
+    forecasts: tuple[Prediction, ...] = ()
+    actual: MeasuredCosts | None = None
     target: PlanGraph | None = None
     note: str = ""
     record: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -171,7 +138,7 @@ class StoredMigration:
         return {**found, **period}
 
     @property
-    def forecast(self) -> Forecast | None:
+    def forecast(self) -> Prediction | None:
         """What its strategy was predicted to take."""
         return next((record for record in self.forecasts if record.strategy == self.strategy), None)
 

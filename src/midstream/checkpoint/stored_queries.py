@@ -14,9 +14,7 @@ from midstream.checkpoint.names import REHEARSED, query_of
 from midstream.checkpoint.plan_graphs import graph_of_record, join_tree
 from midstream.checkpoint.stored import (
     VERIFYING,
-    Forecast,
     Knowledge,
-    MigrationFigures,
     Period,
     PlanAlternative,
     StoredDecision,
@@ -26,6 +24,8 @@ from midstream.checkpoint.stored import (
 )
 from midstream.codec import read
 from midstream.html import Records
+from midstream.migration.costs import Prediction
+from midstream.migration.history import MeasuredCosts
 
 
 def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
@@ -105,7 +105,7 @@ def _migration(
         record["trigger"],
         decision.get("part"),
         Period(record["begun"], None, None if split is None else split + 0.5, time),
-        tuple(_forecast(p) for p in decision.get("predictions", ())),
+        tuple(read(Prediction, p) for p in decision.get("predictions", ())),
         None if account is None else _figures(account, account["ended"] - account["started"]),
         graph_of_record(record["plan"], target) if target else join_tree(record["plan"]),
     )
@@ -141,7 +141,7 @@ def past_migration(name: str, record: Mapping[str, Any], time: str) -> StoredMig
         record["trigger"],
         record.get("part"),
         Period(record["start_batch"], record["end_batch"], record.get("split_time"), time),
-        () if predicted is None else (_forecast(predicted),),
+        () if predicted is None else (read(Prediction, predicted),),
         None if "started_at" not in record else _figures(record, record["wall_seconds"]),
         note=_note(record),
         record=record,
@@ -160,12 +160,8 @@ def _note(record: Mapping[str, Any]) -> str:
     return f"{difference}; the new plan's results: {record['new_results']}" if "new_results" in record else difference
 
 
-def _forecast(record: Mapping[str, Any]) -> Forecast:
-    return Forecast(*(record[name] for name in ("strategy", "duration", "work", "rows", "silence", "ranges")))
-
-
-def _figures(record: Mapping[str, Any], seconds: float) -> MigrationFigures:
-    return MigrationFigures(
+def _figures(record: Mapping[str, Any], seconds: float) -> MeasuredCosts:
+    return MeasuredCosts(
         tick(record["started_at"]),
         tick(record["ended_at"]),
         round(seconds, 3),

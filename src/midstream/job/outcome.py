@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,10 +30,11 @@ from midstream.job.lanes import Filled, Stored, by_target, lane_numbers, with_la
 from midstream.job.outputs.progress import reads_of, silences, unexpected, waits
 from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
 from midstream.job.queries.plan_graph import plans_of
-from midstream.job.queries.running_query import Account, MigrationUnderWay, RunningQuery, extra
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery, extra
 from midstream.job.slots.doubled_moves import doubled_after
 from midstream.job.slots.pacing import resting
 from midstream.job.task.reports import FragmentReport
+from midstream.migration.history import Account
 
 FilesOf = Mapping[str, Sequence[SourceFile]]
 REMEMBERED = 100
@@ -332,7 +333,7 @@ class Outcome:
             done = all(part.migrated is not False for part in self._parts(query, None if slot is None else (slot,)))
             done = done and not self._leaves_by_its_plan(query)
         begun = self.batch.batch_id if migration.begun is None else migration.begun
-        account = self._account(query, migration, slot).to_json()
+        account = asdict(self._account(query, migration, slot))
         return {**migration.to_json(), "begun": begun, "done": done, "account": account}
 
     def _goes_over(self, query: RunningQuery, migration: MigrationUnderWay) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, cast
 
 from midstream.errors import MigrationError
@@ -102,7 +102,7 @@ class Auto:
         """The chosen strategy and what it decides."""
         choice = self.choice(situation)
         inner = self.strategies[choice.chosen].decide(situation)
-        return {**inner, "strategy": choice.chosen, "predictions": [p.as_dict() for p in choice.predictions]}
+        return {**inner, "strategy": choice.chosen, "predictions": [asdict(p) for p in choice.predictions]}
 
     def choice(self, situation: Situation, capacity: float | None = None) -> StrategyChoice:
         """Asks every strategy whether it may, predicts what it would take, and picks by the preference.

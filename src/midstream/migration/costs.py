@@ -6,10 +6,9 @@ estimates in place of the global window: how many tuples each stored input holds
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 from midstream.algebra.plan import (
     Aggregate,
@@ -52,7 +51,7 @@ class Prediction:
     delayed: float = 0.0
     modelled: Mapping[str, float] = field(default_factory=dict)
     measured: int = 0
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    ranges: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def corrected(self, by: Correction, batch_ticks: float) -> Prediction:
         """The prediction with the model's figures corrected; silence is as long as work takes."""
@@ -70,25 +69,11 @@ class Prediction:
             work=figures["work"],
             rows=figures["rows"],
             silence=figures["silence"],
-            ranges={name: (value / off_by[name], value * off_by[name]) for name, value in figures.items()},
+            ranges={name: [value / off_by[name], value * off_by[name]] for name, value in figures.items()},
             delayed=self.delayed * by.duration,
             modelled={"duration": self.duration, "work": self.work, "rows": self.rows},
             measured=by.migrations,
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
-        return {
-            "strategy": self.strategy,
-            "duration": self.duration,
-            "work": self.work,
-            "rows": self.rows,
-            "silence": self.silence,
-            "delayed": self.delayed,
-            "modelled": dict(self.modelled),
-            "measured": self.measured,
-            "ranges": {name: list(bounds) for name, bounds in self.ranges.items()},
-        }
 
 
 class Predictor:

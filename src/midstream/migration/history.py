@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,14 +19,21 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCosts:
-    """What a migration has cost: time by the clock, rows of work and of memory, and time without a result."""
+    """What a migration has cost: stream time, time by the clock, rows of work and of memory, time without a result."""
 
+    started_at: int | None
+    ended_at: int | None
     wall_seconds: float
     batches: int
     processed_twice: int
     peak_extra_rows: int
     longest_silence: int
     longest_silence_seconds: float
+
+    @property
+    def duration(self) -> int | None:
+        """How much application time it took; 0 if it ended where it began."""
+        return None if self.started_at is None or self.ended_at is None else max(0, self.ended_at - self.started_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +51,6 @@ class MigrationRecord(MeasuredCosts):
     strategy: str
     outcome: str
     split_after: int | None
-    started_at: int
-    ended_at: int
     predicted: dict[str, Any] | None = None
     part: str | None = None
     """Which part of the plans migrated, as the old and the new plan have it; None: all of it."""
@@ -56,11 +61,6 @@ class MigrationRecord(MeasuredCosts):
     def split_time(self) -> float | None:
         """The split time of a strategy that has one."""
         return None if self.split_after is None else self.split_after + 0.5
-
-    @property
-    def duration(self) -> int:
-        """How much application time it took; 0 if it ended where it began."""
-        return max(0, self.ended_at - self.started_at)
 
     def comparison(self) -> str:
         """What was predicted beside what was measured."""
@@ -84,19 +84,74 @@ class MigrationRecord(MeasuredCosts):
         return {**plain, "verified": verified, "split_time": self.split_time, "duration": self.duration}
 
 
-class Silence:
-    """The longest time for which no result left, in application time and by the clock."""
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A migration from batch to batch. Times of the stream are ticks, those of the clock seconds.
 
-    def __init__(self, frontier: int, now: float) -> None:
-        self.since, self.since_seconds = frontier, now
-        self.longest, self.longest_seconds = 0, 0.0
+    `heard` is when results last left.
+    """
 
-    def observe(self, frontier: int, now: float, released: int) -> None:
-        """Sees how far time has come, and how many results left."""
-        self.longest = max(self.longest, frontier - self.since)
-        self.longest_seconds = max(self.longest_seconds, now - self.since_seconds)
-        if released:
-            self.since, self.since_seconds = frontier, now
+    started_at: int
+    ended_at: int
+    heard_at: int
+    started: float
+    ended: float
+    heard: float
+    batches: int = 0
+    processed_twice: int = 0
+    peak_extra_rows: int = 0
+    longest_silence: int = 0
+    longest_silence_seconds: float = 0.0
+
+    @staticmethod
+    def opened(frontier: int, now: float) -> Account:
+        """The account of a migration that begins."""
+        return Account(frontier, frontier, frontier, now, now, now)
+
+    def after(self, frontier: int, now: float, heard: bool, twice: int, extra: int) -> Account:
+        """The account after one more batch; `heard` says that results left with it."""
+        at = frontier if BEGINNING < frontier < INFINITY else self.ended_at
+        started_at = at if self.started_at == BEGINNING else self.started_at
+        heard_at = at if self.heard_at == BEGINNING else self.heard_at
+        return replace(
+            self,
+            started_at=started_at,
+            ended_at=at,
+            heard_at=at if heard else heard_at,
+            ended=now,
+            heard=now if heard else self.heard,
+            batches=self.batches + 1,
+            processed_twice=self.processed_twice + twice,
+            peak_extra_rows=max(self.peak_extra_rows, extra),
+            longest_silence=max(self.longest_silence, at - heard_at),
+            longest_silence_seconds=max(self.longest_silence_seconds, now - self.heard),
+        )
+
+    @property
+    def figures(self) -> MeasuredCosts:
+        """What the migration has taken so far."""
+        return MeasuredCosts(
+            self.started_at,
+            self.ended_at,
+            round(self.ended - self.started, 3),
+            self.batches,
+            self.processed_twice,
+            self.peak_extra_rows,
+            self.longest_silence,
+            round(self.longest_silence_seconds, 3),
+        )
+
+    def record(self, decision: Mapping[str, Any], strategy: str) -> dict[str, Any]:
+        """What a history says, as that of an embedded query does."""
+        split_after = decision.get("split_after")
+        predictions = (p for p in decision.get("predictions", ()) if p["strategy"] == strategy)
+        return {
+            "split_after": split_after,
+            "split_time": None if split_after is None else split_after + 0.5,
+            "duration": self.figures.duration,
+            **asdict(self.figures),
+            "predicted": next(predictions, None),
+        }
 
 
 class Recorder:
@@ -107,39 +162,32 @@ class Recorder:
     ) -> None:
         self.trigger, self.plans, self.strategy, self.split_after = trigger, plans, strategy, split_after
         self.clock = clock
-        self.started_at = self.last_frontier = frontier
-        self.started = clock()
-        self.silence = Silence(frontier, self.started)
-        self.batches = 0
+        self.account = Account.opened(frontier, clock())
         self.predicted: dict[str, Any] | None = None
         self.part: str | None = None
         self.verified: Verified | None = None
 
     def batch(self, frontier: int, released: int) -> None:
         """Notes the end of a batch and how many results left with it."""
-        self.batches += 1
-        if BEGINNING < frontier < INFINITY:
-            self.last_frontier = frontier
-        if self.started_at == BEGINNING:  # some stream had not come yet: time starts with the first frontier
-            self.started_at = self.silence.since = self.last_frontier
-        self.silence.observe(self.last_frontier, self.clock(), released)
+        self.account = self.account.after(frontier, self.clock(), released > 0, 0, 0)
 
     def close(self, outcome: str, figures: Figures) -> MigrationRecord:
         """The record of the whole migration."""
+        costs = self.account.figures
         return MigrationRecord(
-            self.clock() - self.started,
-            self.batches,
+            costs.started_at,
+            costs.ended_at,
+            self.clock() - self.account.started,
+            costs.batches,
             figures.processed_twice,
             figures.peak_extra_rows,
-            self.silence.longest,
-            self.silence.longest_seconds,
+            costs.longest_silence,
+            costs.longest_silence_seconds,
             self.trigger,
             *self.plans,
             self.strategy,
             outcome,
             self.split_after,
-            self.started_at,
-            self.last_frontier,
             self.predicted,
             self.part,
             self.verified,

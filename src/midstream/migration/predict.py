@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from midstream.errors import MigrationError
@@ -34,4 +35,4 @@ def predicted(strategy: str, decision: Decision, situation: Situation) -> dict[s
     here = confined(situation)[0] if decision.get("part") else situation
     if here.old is None or here.new is None:
         return None
-    return Predictor(here.old, here.new, here).predict(strategy, decision).as_dict()
+    return asdict(Predictor(here.old, here.new, here).predict(strategy, decision))

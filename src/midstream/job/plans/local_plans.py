@@ -16,7 +16,8 @@ from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.plan_texts import plans_text, slots_text
 from midstream.errors import MigrationError
 from midstream.job.plans.migration_choice import fit_tasks
-from midstream.job.queries.running_query import Account, MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.migration.history import Account
 from midstream.optimizer.plans import Plan
 
 Record = dict[str, Any]

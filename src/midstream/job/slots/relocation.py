@@ -15,7 +15,7 @@ from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
 from midstream.job.lanes import Filled, Stored, by_own_plan, lane_numbers, plan_lanes, with_lanes
 from midstream.job.queries.filling import Pace
-from midstream.job.queries.running_query import Account, MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import in_tasks, moved_by_name
 from midstream.job.slots.local_moves import after_move, pair_moves, unified
 from midstream.job.slots.moving import Move, PlanMove
@@ -23,6 +23,7 @@ from midstream.job.slots.pacing import Replay, after_replays, replays
 from midstream.job.slots.rerouting import Rerouting
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
+from midstream.migration.history import Account
 
 ANOTHER_NUMBER = "another number of slots"
 
