@@ -74,8 +74,7 @@ class Outcome:
 
     def manifest(self, offsets: str, terms: Terms) -> Manifest:
         """What the batch leaves behind."""
-        batch, before = self.batch, self.before
-        queries = batch.queries
+        batch, before, queries = self.batch, self.before, self.batch.queries
         return Manifest(
             query_id=batch.position.query_id,
             batch_id=batch.batch_id,

@@ -20,13 +20,12 @@ from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.text import read
 
-
 KEY = "#key"
 """The columns that hold the keys of a result's order begin with this."""
 
 
 def result_order(query: str, schema: pa.Schema) -> list[OrderKey]:
-    """The keys by which a finished result is sorted: those that it has, or up to the first that its columns do not tell."""
+    """The keys by which a finished result is sorted, up to the first that it does not have."""
     tree = read(query)
     if tree.args.get("limit") is not None or tree.args.get("offset") is not None:
         return []
@@ -41,10 +40,9 @@ def result_order(query: str, schema: pa.Schema) -> list[OrderKey]:
     binder = ScalarBinder(binding, scope, "ORDER BY")
     for written in tree.args.get("order") or ():
         try:
-            keys = _keys(binder, tree, written.this, schema)
+            found += [ordered_by(written, key) for key in _keys(binder, tree, written.this, schema)]
         except QueryError:
             break
-        found += [ordered_by(written, key) for key in keys]
     return found
 
 
