@@ -26,6 +26,10 @@ Way = Callable[[Any], Any] | None
 """How values of a type are written, or read; None: as they are."""
 
 _AS_IT_IS: tuple[Way, Way] = (None, None)
+_NUMBER: tuple[Way, Way] = (
+    lambda value: value if math.isfinite(value) else None,
+    lambda value: math.inf if value is None else value,
+)
 
 
 class RecordRow:
@@ -70,7 +74,7 @@ def _ways(kind: Any) -> tuple[Way, Way]:
     if origin in (Union, UnionType):
         return tuple(None if way is None else _unless_none(way) for way in _ways(inside[0]))  # type: ignore[return-value]
     if origin is float:
-        return lambda value: value if math.isfinite(value) else None, lambda value: math.inf if value is None else value
+        return _NUMBER
     if origin is np.ndarray:
         number = get_args(inside[1])[0]
         return lambda value: _text(value.tobytes()), lambda text: np.frombuffer(base64.b64decode(text), number).copy()
@@ -99,8 +103,11 @@ def _of_sequences(origin: Any, write: Way, read: Way) -> tuple[Way, Way]:
     if origin is Sequence and write is None:
         return _AS_IT_IS
     made = tuple if origin is Sequence else origin
+    finite = write is _NUMBER[0]
     return (
-        lambda found: list(found if write is None else map(write, found)),
+        lambda found: list(
+            found if write is None or (finite and all(map(math.isfinite, found))) else map(write, found)
+        ),
         lambda found: made(found if read is None else map(read, found)),
     )
 
