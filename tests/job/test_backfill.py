@@ -359,7 +359,8 @@ def test_without_a_source_a_window_beyond_what_is_retained_says_when_it_is_compl
     session.start()
     session.push("A", rows_of(0, 100))
     told = session.replace("q", LONG, backfill_rate=10)
-    session.push("A", rows_of(100, 200))
+    for first in range(100, 200, 20):
+        session.push("A", rows_of(first, first + 20))
     session.finish()
     got = session.results("q")
     session.stop()

@@ -73,12 +73,13 @@ def test_a_new_query_over_a_part_that_runs_is_given_what_a_batch_brings_once(tmp
     new = f"SELECT COUNT(*) AS n {JOINED}"
     with session(tmp_path, 1, f"SELECT SUM(x.k) AS n {JOINED}") as job:
         pushed(job, 0, 40, 20)
-        assert {window["how"] for window in job.replace("q", new)["windows"]} == {"kept"}
+        assert {window["how"] for window in job.replace("q", new, dry_run=True)["windows"]} == {"kept"}
+        job.query("more", new)
         pushed(job, 40, 60, 20)
         job.finish()
-        start = job.queries["q"].history[-1].record["complete_from"]
+        start = job.queries["more"].history[-1].record["complete_from"]
         expected = ms.reference(new, INPUTS)
-        assert ms.snapshot_equal(clipped(job.results("q"), start), clipped(expected, start))
+        assert ms.snapshot_equal(clipped(job.results("more"), start), clipped(expected, start))
 
 
 PAIRS = "SELECT A.k, B.v FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k"

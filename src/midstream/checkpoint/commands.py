@@ -217,7 +217,7 @@ class ReplaceQuery(Command):
 
 @dataclass(frozen=True, slots=True)
 class SwitchQuery(Command):
-    """Let the other text that runs beside a query take its place now, whatever the comparison has found."""
+    """Let the other text that runs beside a query take its place now, whatever it waits for."""
 
     name, title, examples, part_of = "switch", "Switch to the new text", ("hot --switch",), "replace"
     query: str = asked_field(NAME, "The query's name.")

@@ -201,7 +201,7 @@ class CheckpointSession(Commanded):
     def verdicts(self) -> dict[str, Verdict]:
         """What the queries that come with the next batch start with, those among them that take others' places."""
         later = to_be_filled(self)
-        return {name: one.filled_first() if name in later else one for name, one in verdicts(self._job).items()}
+        return {name: one.behind_old() if name in later else one for name, one in verdicts(self._job).items()}
 
     def restore_added(self) -> list[str]:
         wanted = [name for name in self._job.state.added if name not in self._job.queries]

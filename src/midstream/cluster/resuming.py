@@ -33,6 +33,7 @@ from midstream.job.queries.declared import require_same_streams
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.replacing import cannot_go_on, undeclared, without_query
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.succession import can_wait, hands_on
 from midstream.job.task.exchange import Layout
 from midstream.job.task.results import result_table
 from midstream.job.watchers import readers_of
@@ -186,19 +187,24 @@ def _fill_first(session: ResumedSession) -> None:
 def to_be_filled(session: ResumedSession) -> dict[str, RunningQuery]:
     """The queries that go on answering, by the names of those that take their places once these have been filled.
 
-    They are filled first if they start with more rows than a batch is to read, or with rows of sources.
+    They are filled first if they start with more rows than a batch is to read, or with rows of sources, or if instants
+    were left out otherwise.
     """
     job, begun = session._job, verdicts(session._job)
     if (before := job.manifest) is None:
         return {}
     old = {name: replaced_name(name, before.batch_id + 1) for name in begun}
     old = {name: aside for name, aside in old.items() if aside in before.queries}
-    rows, most = sum(w.rows for name in old for w in begun[name].windows), Pace.of(before, ()).rows
+    rows, most = sum(begun[name].rows for name in old if hands_on(job.queries[name])), Pace.of(before, ()).rows
     rates = {name: session._declared[name].text.begins.rate for name in old}
     lacking = any(rate is not None and begun[name].complete != COMPLETE for name, rate in rates.items())
     goes_on = all(copy_name(n) not in before.queries and aside in job.queries for n, aside in old.items())
-    much = most is not None and rows > most
-    return {name: job.queries[aside] for name, aside in old.items()} if goes_on and (much or lacking) else {}
+    first = (
+        lacking
+        or (most is not None and rows > most)
+        or any(begun[name].gap and can_wait(before, aside, job.queries[name]) for name, aside in old.items())
+    )
+    return {name: job.queries[aside] for name, aside in old.items()} if goes_on and first else {}
 
 
 def _begin_changes(session: ResumedSession, texts: Sequence[Text]) -> None:
@@ -213,9 +219,9 @@ def _begin_changes(session: ResumedSession, texts: Sequence[Text]) -> None:
         return
     enrolment.begin_to_fill(changes)
     names = ", ".join(text.name for text in texts)
-    log.warning("queries %s are replaced once all their windows are filled; until then the old texts answer", names)
+    log.warning("queries %s are replaced once the new texts can go on from where the old ones end", names)
     for change in changes:
-        log.warning("query %s: %s", change.text.name, change.verdict.filled_first())
+        log.warning("query %s: %s", change.text.name, change.verdict.behind_old())
 
 
 def _go_on_undeclared(session: ResumedSession) -> None:

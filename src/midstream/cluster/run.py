@@ -21,7 +21,7 @@ from midstream.errors import ClusterError, JobError, MidstreamError, MigrationEr
 from midstream.job.batch import TICKS
 from midstream.job.circumstances import require_unfinished
 from midstream.job.commands.adding import Adding, first_plan
-from midstream.job.commands.replacement import changes_by, shadow_by
+from midstream.job.commands.replacement import changes_by, is_much, shadow_by
 from midstream.job.commands.rewording import Replacement, Rewording, Text
 from midstream.job.ending import finish, is_delivered
 from midstream.job.events import QueryAdded, ShadowBegun
@@ -31,6 +31,7 @@ from midstream.job.migrations.verifying import Verification
 from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.completeness import COMPLETE, lacking_rows
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.queries.succession import hands_on
 from midstream.language import parse
 from midstream.migration.verified import Stretch
 from midstream.optimizer.plans import Plan, plan_query
@@ -267,11 +268,13 @@ class Enrolment:
             self._begin_shadow(new, shadow, Stretch(ticks(command.verify or 0, new.plan.query.domain)))
 
     def begin_to_fill(self, changes: Sequence[Replacement]) -> None:
-        """Fills windows of texts that change together, which take their places once all of them are full."""
+        """Runs texts that change together beside the old ones, until the windows of all are full and none is ahead."""
+        much = is_much(self.job, changes)
         for change in changes:
             new, name = change.new, changes[0].aside
-            # One for which no rows are read takes over what runs, like any new query, and waits for the others.
-            begins = dataclasses.replace(new.begins, paced=change.rows > 0 or bool(new.begins.again), withhold=False)
+            # One for which few rows are read begins like any new query, and waits for the others.
+            paced = (much and change.verdict.rows > 0 and hands_on(new)) or bool(new.begins.again)
+            begins = dataclasses.replace(new.begins, paced=paced, withhold=False)
             shadow = ShadowText(change.text.cql, withhold=new.begins.withhold, change=name)
             self._begin_shadow(dataclasses.replace(new, begins=begins), shadow, Stretch(1))
 

@@ -60,7 +60,9 @@ def answer_text(command: Command | None, answer: Record) -> str:
             if answer["paced"]:
                 named = ", ".join(part["query"] for part in parts)
                 many = f"queries {named} are" if answer["readers"] else f"query {query} is"
-                return f"{many} replaced once all windows are filled; until then the old text answers"
+                return (
+                    f"{many} replaced once the new text can go on from where the old one ends, which answers until then"
+                )
             if command.verify is not None:
                 then = "and waits then" if command.then == "wait" else "and changes if they give the same"
                 return f"query {query} runs by both texts for {command.verify}, {then}"
@@ -242,6 +244,6 @@ def change_text(record: Record) -> str:
     from midstream.job.queries.verdict import WindowVerdict  # help on commands does without what runs jobs
 
     takes = f" (about {seconds(record['seconds'])} to read rows)" if record["seconds"] else ""
-    until = "; the old text answers until all windows are filled" if record["paced"] else record["gap"]
+    until = "; the old text answers until this one can go on from where it ends" if record["paced"] else record["gap"]
     windows = [str(WindowVerdict(**window)) for window in record["windows"]]
     return "\n  ".join([f"{record['complete']}{until}{takes}", *windows])

@@ -20,6 +20,7 @@ from midstream.job.queries.filling import Pace
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
+from midstream.job.queries.succession import reached_behind_old
 from midstream.job.task.exchange import Addressing, Layout
 from midstream.job.task.in_place import Arrivals, arrivals
 from midstream.job.task.intake import StreamReading
@@ -110,9 +111,8 @@ class Batch:
 
     @cached_property
     def places_taken(self) -> Mapping[str, int]:
-        """From which instants on others answer completely, by the queries whose places they take with this batch."""
-        records = self.sharing.records
-        new = [n for n in self.queries if self.sharing.is_fresh(n) and records[n].whole_from_start]
+        """From which instants on others answer, by the queries whose places they take with this batch."""
+        new = [name for name in self.queries if self.sharing.is_fresh(name)]
         return {replaced_name(name, self.batch_id): self.sharing.start(name) for name in new}
 
     @property
@@ -127,7 +127,8 @@ class Batch:
 
     def advance_to(self, query: RunningQuery) -> int:
         """The frontier this batch advances a query to."""
-        return max(self.position.advanced_to(query.name), query.reached(self.registers))
+        reached = reached_behind_old(self.before, query, query.reached(self.registers))
+        return max(self.position.advanced_to(query.name), reached)
 
     def take(self, reports: Sequence[Report], seconds: float) -> None:
         """Takes what the steps report, which took that long; what made one of them fail is raised."""

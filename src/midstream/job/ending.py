@@ -12,6 +12,7 @@ from midstream.checkpoint.manifest import Manifest, source_batch
 from midstream.job.batch import finished
 from midstream.job.circumstances import is_finished
 from midstream.job.job import Job
+from midstream.job.queries.succession import reached_behind_old
 
 
 def release(job: Job) -> bool:
@@ -50,7 +51,8 @@ def _waits(job: Job, before: Manifest) -> bool:
     # Those in quarantine go no further, however many batches come.
     at_work = {name: query for name, query in job.queries.items() if name not in job.state.faults.stopped}
     return any(map(before.fills, at_work)) or any(
-        query.reached(before.streams.registers) > before.advanced_to.get(name, BEGINNING)
+        reached_behind_old(before, query, query.reached(before.streams.registers))
+        > before.advanced_to.get(name, BEGINNING)
         for name, query in at_work.items()
         if query.migrates or any(own.waits for own in (query, *query.local.values()))
     )

@@ -16,6 +16,7 @@ from midstream.job.job import Job
 from midstream.job.migrations.shadows import ShadowText, shadow_of
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.running_query import Beginning, RunningQuery
+from midstream.job.queries.succession import can_wait, hands_on
 from midstream.job.transitions import after
 from midstream.language import parse
 from midstream.language.over_queries import with_queries
@@ -34,18 +35,31 @@ def query_named(job: Job, name: str) -> RunningQuery:
 def replacement(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
     """What putting another text in a query's place would do."""
     changes = changes_by(job, command, catalog)
-    shadow_by(job, command, changes, catalog)
-    paced = command.verify is None and is_paced(job, changes)
-    changes = [replace(change, verdict=change.verdict.filled_first()) for change in changes] if paced else changes
+    if shadow_by(job, command, changes, catalog) is not None or is_paced(job, changes):
+        paced = command.verify is None
+        changes = [replace(change, verdict=change.verdict.behind_old(paced)) for change in changes]
     first, *readers = [change.to_json() for change in changes]
     return {**first, "readers": readers}
 
 
 def is_paced(job: Job, changes: Sequence[Replacement]) -> bool:
-    """Whether the windows of texts that change together are filled over several batches, before all take places."""
+    """Whether texts that change together run beside the old ones for some batches before all take places.
+
+    That is while their windows are filled, and until the old ones have answered up to where they begin.
+    """
+    return is_much(job, changes) or any(
+        change.new.begins.again or (change.verdict.gap and can_wait(change.freed, change.aside, change.new))
+        for change in changes
+    )
+
+
+def is_much(job: Job, changes: Sequence[Replacement]) -> bool:
+    """Whether more rows are to be read for texts that change together than with one batch.
+
+    What nobody remembers is read at once: a text through which rows only pass has nothing to be filled.
+    """
     most = Pace.of(job.manifest, ()).rows
-    much = most is not None and sum(change.rows for change in changes) > most
-    return much or any(change.new.begins.again for change in changes)
+    return most is not None and sum(change.verdict.rows for change in changes if hands_on(change.new)) > most
 
 
 def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replacement]:

@@ -30,6 +30,7 @@ from midstream.job.queries.replacing import (
     with_name_free,
 )
 from midstream.job.queries.running_query import NOW, Beginning, Cutting, RunningQuery
+from midstream.job.queries.succession import hands_on
 from midstream.job.queries.verdict import Verdict, with_source
 from midstream.job.task.results import result_table
 from midstream.language import parse
@@ -73,11 +74,6 @@ class Replacement:
         """What is said of it."""
         verdict = self.verdict.to_json()
         return {"query": self.text.name, "plan": self.new.plan.text, "old_results": self.aside, **verdict}
-
-    @property
-    def rows(self) -> int:
-        """How many rows are read for it."""
-        return sum(window.rows for window in self.verdict.windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +194,10 @@ class Rewording:
         plain, new, streams = Verdict.of(freed, queries, name, apart, costs), queries[name], self.job.cluster.rereading
         if plain.complete == COMPLETE and not new.begins.withhold:
             return new, plain
-        if rate is None:
+        if rate is None or not hands_on(new):
             readable = [s.stream for s in new.sources if streams(s.stream.name) is not None and is_derivable(new)]
-            return new, plain.because({stream.alias: "with a backfill_rate its source is read" for stream in readable})
+            why = "with a backfill_rate its source is read" if hands_on(new) else "what only passes rows is not filled"
+            return new, plain.because({stream.alias: why for stream in readable})
         found = Backfill.of(new, self.job.files, freed, streams)
         filled = with_source(freed, queries, name, found, rate, apart)
         old = {alias: rows for alias, (_, rows) in found.windows.items()}

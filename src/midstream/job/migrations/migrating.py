@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from midstream.algebra.statistics import Statistics
 from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
 from midstream.errors import MigrationError
 from midstream.job.events import MigrationAsked
 from midstream.job.migrations.copies import with_copy
-from midstream.job.migrations.verifying import Verification
+from midstream.job.migrations.verifying import Verification, is_full
 from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
 from midstream.job.plans.migration_choice import decide, is_within, legal_strategy, require_cancellable
 from midstream.job.queries.replacing import name_of_old, with_name_free
@@ -138,18 +139,29 @@ def let_shadows_take_places(state: JobState) -> list[str]:
 
 
 def switch_to_shadow(state: JobState, name: str) -> None:
-    """Lets the other text of a query take its place with the next batch, whatever was found so far."""
-    manifest, known, copy = state.manifest, state.verifications.by_query.get(name), copy_name(name)
-    if manifest is None or known is None or known.shadow is None or not known.shadow.columns:
-        raise MigrationError(
-            f"query {name} is not compared with another text",
-            hint="begin with replace --verify; a text that is not compared takes the place by itself",
-        )
-    if copy in state.faults.stopped or manifest.released.get(copy, BEGINNING) < known.since:
-        raise MigrationError(
-            f"the other text of query {name} gives no complete results yet", hint="wait until it does, or cancel it"
-        )
-    state.verifications.by_query[name] = replace(known, passed=True, comparison=None)
+    """Lets the other text of a query take its place with the next batch, whatever was found so far.
+
+    One that is not compared does so with those that change with it, and waits for the old ones no longer.
+    """
+    manifest, verifications = state.manifest, state.verifications
+    known = verifications.by_query.get(name)
+    if manifest is None or known is None or known.shadow is None:
+        raise MigrationError(f"query {name} is not compared with another text", hint="begin with replace --verify")
+    for one in verifications.changing_with(name):
+        if not _can_switch(state, manifest, one, verifications.by_query[one]):
+            raise MigrationError(
+                f"the other text of query {one} gives no complete results yet", hint="wait until it does, or cancel it"
+            )
+        verifications.by_query[one] = replace(verifications.by_query[one], passed=True, comparison=None)
+
+
+def _can_switch(state: JobState, manifest: Manifest, name: str, known: Verification) -> bool:
+    """Whether another text has given results that were compared with a query's, or else has all that is kept for it."""
+    copy = copy_name(name)
+    if copy in state.faults.stopped or copy not in manifest.queries or known.shadow is None:
+        return False
+    compared = bool(known.shadow.columns)
+    return manifest.released.get(copy, BEGINNING) >= known.since if compared else is_full(manifest, state.queries[copy])
 
 
 def require_untried(state: JobState, name: str, plan: Plan) -> None:

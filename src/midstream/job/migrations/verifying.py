@@ -9,7 +9,7 @@ it differs, its results stay readable, as those of replaced queries do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -23,9 +23,10 @@ from midstream.errors import InputError, MigrationError, QueryError
 from midstream.job.circumstances import is_finished
 from midstream.job.migrations.copies import adopted, archive_name, archived, without_copy
 from midstream.job.migrations.shadows import ShadowText
-from midstream.job.queries.completeness import Record
+from midstream.job.queries.completeness import Record, changes_from
 from midstream.job.queries.faults import QUARANTINED
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.succession import can_wait
 from midstream.migration.verified import DIFFERS, FAILED, VERIFYING, Stretch, Verified, can_be_adopted
 
 ENDED = "ended"
@@ -173,12 +174,13 @@ class Verifications:
         for name, known in self.by_query.items():
             if known.passed and name in manifest.migration:
                 continue  # the query itself migrates
-            if known.passed:
+            if known.passed and not (known.shadow and is_finished(manifest)):
                 found[name] = Consequence(known, "goes on")
                 continue
             if known.shadow is not None and not known.shadow.columns:
-                copies = [copy_name(other) for other in self.changing_with(name)]
-                manifest, found[name] = _filled(manifest, made, queries, name, known, copies)
+                others = {copy_name(n): self.by_query[n].shadow for n in self.changing_with(name)}
+                withheld = {copy: shadow is not None and shadow.withhold for copy, shadow in others.items()}
+                manifest, found[name] = _filled(manifest, made, queries, name, known, withheld)
                 continue
             written()
             manifest, found[name] = _examined(files, manifest, queries, name, known)
@@ -210,10 +212,12 @@ def _examined(
     verdict, comparison = _verdict(files, manifest, query, known)
     stretch = Stretch(known.stretch.ticks, known.stretch.until)
     migrated = _migrated(manifest, copy, known)
-    outcome, waits = verdict.outcome, known.shadow is not None and known.shadow.waits
-    if outcome == DIFFERS and waits:
+    outcome, shadow = verdict.outcome, known.shadow
+    waits = shadow is not None and (shadow.waits or is_finished(manifest))  # after the last batch nobody comes
+    if outcome == DIFFERS and shadow is not None and shadow.waits:
         return manifest, Consequence(replace(known, differs=verdict.found, comparison=None), "goes on")
-    if outcome is None and stretch.is_over(migrated, verdict.found.compared_to) and not waits:
+    follows = shadow is None or follows_old(manifest, queries[copy], shadow.withhold)
+    if outcome is None and stretch.is_over(migrated, verdict.found.compared_to) and follows and not waits:
         outcome = "done"
     elif outcome is None and is_finished(manifest):
         outcome = ENDED
@@ -221,7 +225,7 @@ def _examined(
         after = replace(known, compared_to=verdict.found.compared_to, stretch=stretch, comparison=comparison)
         return manifest, Consequence(after, "goes on")
     after = replace(known, compared_to=verdict.found.compared_to, passed=True, comparison=None)
-    if outcome == "done" and known.shadow is not None:
+    if outcome == "done" and shadow is not None:
         return manifest, Consequence(after, "goes on")
     if outcome == "done" and not can_be_adopted(query.plan, queries[copy].after_batch.plan):
         return without_copy(manifest, name), Consequence(after, "removed")
@@ -240,20 +244,23 @@ def _filled(
     queries: Mapping[str, RunningQuery],
     name: str,
     known: Verification,
-    copies: Sequence[str],
+    withheld: Mapping[str, bool],
 ) -> tuple[Manifest, Consequence]:
-    """The same of a text that takes the place once it, and all `copies` that change with it, have been filled.
+    """The same of a text that takes the place once it, and all copies that change with it, can go on from where their
+    queries end. `withheld` says by copy whether it gives no results that lack rows.
 
-    If one of them has failed in the `batch`, none takes a place.
+    If one of them has failed in the `batch`, or that is the last of all, none takes a place.
     """
-    failed = next((copy for copy in copies if batch.queries[copy].status == QUARANTINED), None)
-    if failed is None:
-        full = all(is_full(batch, copy) for copy in copies)
-        return manifest, Consequence(replace(known, passed=full), "goes on")
-    fault = batch.account(failed).fault
-    error = InputError("it is in quarantine" if fault is None else fault.reason)
-    record = _record(known, queries[name].plan.text, queries[copy_name(name)], FAILED, batch, known.found())
-    record["why"] = f"the new text of query {query_of_copy(failed)} failed: {error}"
+    failed = next((copy for copy in withheld if batch.queries[copy].status == QUARANTINED), None)
+    if failed is None and not is_finished(batch):
+        ready = all(is_full(batch, queries[c]) and follows_old(batch, queries[c], w) for c, w in withheld.items())
+        return manifest, Consequence(replace(known, passed=ready), "goes on")
+    outcome = ENDED if failed is None else FAILED
+    record = _record(known, queries[name].plan.text, queries[copy_name(name)], outcome, batch, known.found())
+    if failed is not None:
+        fault = batch.account(failed).fault
+        error = InputError("it is in quarantine" if fault is None else fault.reason)
+        record["why"] = f"the new text of query {query_of_copy(failed)} failed: {error}"
     return _with_record(without_copy(manifest, name), name, record), Consequence(None, "removed")
 
 
@@ -322,13 +329,26 @@ def _between(files: Files, manifest: Manifest, query: str, since: int, until: in
     return [table] if table.num_rows else []
 
 
-def is_full(manifest: Manifest, copy: str) -> bool:
+def is_full(manifest: Manifest, copy: RunningQuery) -> bool:
     """Whether a copy by another text has been given all rows that are kept for it, and has come to where they begin."""
-    sharing = manifest.account(copy).sharing
+    sharing, at = manifest.account(copy.name).sharing, manifest.advanced_to.get(copy.name, BEGINNING)
     if sharing is None or sharing.get("filling"):
         return False
-    start = sharing["start"]
-    return bool(start == INFINITY or manifest.advanced_to.get(copy, BEGINNING) >= start)
+    return bool(sharing["start"] == INFINITY or changes_from(at, copy.plan.query) >= sharing["start"])
+
+
+def follows_old(manifest: Manifest, copy: RunningQuery, withheld: bool) -> bool:
+    """Whether a query has answered up to where a copy by another text can go on, and is to.
+
+    Nobody waits for a query that has failed. A text that is to give no results that lack rows waits until it has all.
+    """
+    old, sharing = query_of_copy(copy.name), manifest.account(copy.name).sharing
+    if sharing is None or not can_wait(manifest, old, copy):
+        return True
+    begins, record = manifest.advanced_to.get(copy.name, BEGINNING), Record.from_json(sharing)
+    if withheld and record.lacks_rows and record.whole_at is not None:
+        begins = max(begins, record.whole_at)
+    return manifest.released.get(old, BEGINNING) >= changes_from(begins, copy.plan.query)
 
 
 def _complete_from(manifest: Manifest, copy: str) -> int:

@@ -17,16 +17,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import lane_name
+from midstream.checkpoint.names import copy_name, lane_name
 from midstream.job.queries.completeness import ALWAYS, Record, changes_from, complete, whole_at
 from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole, is_derivable
 from midstream.job.queries.filling import Kept, Pace, Ranges, WindowFilling
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.queries.succession import answered_to, unanswered
+from midstream.job.queries.succession import answered_to, is_fresh, last_instant, pair_of, unanswered
 from midstream.job.task.lanes import KEPT
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import probed_alias, probed_token
@@ -77,7 +76,7 @@ class SharingPlan:
 
     def is_fresh(self, name: str) -> bool:
         """Whether a query is new in this batch."""
-        return self.before is not None and name not in self.before.queries
+        return is_fresh(self.before, name)
 
     def _known(self, query: RunningQuery) -> Record:
         stored = Record.from_json(self._stored[query.name])
@@ -109,12 +108,14 @@ class SharingPlan:
             return self._begin_to_fill(query)
         since, partners = dict[str, int](), dict[str, None]()
         start, shares = self.frontiers[query.name], query.share and query.migration is None
-        if shares and (reached := self._reach_back(query, since, partners)) is not None:
+        if self._pair(query.name) is not None:
+            start = self._advanced_to(copy_name(query.name))
+        elif shares and (reached := self._reach_back(query, since, partners)) is not None:
             start = reached
-        elif shares:
+        if shares and not since:
             self._take_over_nodes(query, since, partners)
             start = max([start, *self._take_over_windows(query, since, partners)])
-            start = max([start, *self._derive_windows(query, since, partners)])
+            start = max([start, *self._derive(self._derivable(query, since), since, partners)])
         inherited = dict(sorted(since.items()))
         # What changed at an instant shows only to those who also know the instant before.
         known = min(changes_from(start, query.plan.query), INFINITY) if inherited else start
@@ -152,12 +153,12 @@ class SharingPlan:
                 yield other, self._shape(other), record
 
     def _take_over_nodes(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> None:
-        fingerprint = self._shape(query)
+        where = self._shape(query).progress, self._pair(query.name)
         running: dict[str, tuple[str, Record]] = {}
         for other, theirs, record in self._others(query):
-            for node in theirs.nodes() if theirs.progress == fingerprint.progress else ():
+            for node in theirs.nodes() if (theirs.progress, self._pair(other.name)) == where else ():
                 running.setdefault(node.text, (other.name, record))
-        for node in largest(fingerprint.root, running):
+        for node in largest(self._shape(query).root, running):
             name, record = running[node.text]
             if not node.aliases & since.keys():
                 since.update({alias: record.since[alias] for alias in node.aliases})
@@ -185,12 +186,6 @@ class SharingPlan:
                 self.inherited.append((query.name, number, window.text, window.port, held))
                 yield self.before.advanced_to.get(other.name, BEGINNING)
 
-    def _derive_windows(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> Iterator[int]:
-        """Finds rows that others keep from which other windows follow; gives how far these had been forgotten."""
-        for found in self._derivable(query, since):
-            self._derive(found, since, partners)
-            yield self._advanced_to(found.rows.of)
-
     def _derivable(self, query: RunningQuery, known: Collection[str]) -> list[DerivedWindow]:
         assert self.before is not None
         return list(derived_windows(query, known, self.kept_by_others(query), self.before))
@@ -199,9 +194,12 @@ class SharingPlan:
         """The queries whose rows a new one can start with."""
         return [(other, record.since) for other, _, record in self._others(query)]
 
-    def _derive(self, found: DerivedWindow, since: dict[str, int], partners: dict[str, None]) -> None:
-        since[found.rows.alias], partners[found.rows.of] = found.begun, None
-        self.derived.append(found.rows)
+    def _derive(self, found: list[DerivedWindow], since: dict[str, int], partners: dict[str, None]) -> list[int]:
+        """Has windows start with rows that others keep; gives how far these had been forgotten."""
+        for window in found:
+            since[window.rows.alias], partners[window.rows.of] = window.begun, None
+            self.derived.append(window.rows)
+        return [self._advanced_to(window.rows.of) for window in found]
 
     def _reach_back(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> int | None:
         """Gives the instant from which on a query answers that is asked about the past; None if nothing tells of it."""
@@ -210,21 +208,24 @@ class SharingPlan:
         earliest = first_whole(query, found, lambda name: self._worked_through(self.queries[name]))
         if earliest is None:
             return None
-        for window in found:
-            self._derive(window, since, partners)
+        self._derive(found, since, partners)
         return min(max(wanted, earliest), self.frontiers[query.name])
 
     def _answers_back(self, name: str) -> bool:
         """Whether a new query answers for instants that have passed: it begins apart, from the beginning."""
         now = changes_from(self.frontiers[name], self.queries[name].plan.query)
-        return self.is_fresh(name) and self.start(name) < now
+        return self.is_fresh(name) and self.start(name) < now and self._pair(name) is None
+
+    def _pair(self, name: str) -> str | None:
+        """The query whose place is taken, of a text that has run beside it and of that text's successor."""
+        return pair_of(self.before, self.queries, name)
 
     def _wanted_since(self, query: RunningQuery) -> int:
         """From when on a query is to know: as asked, and unless it runs by parts of others, as the old one ended."""
         self._take_over_nodes(query, parts := dict[str, int](), {})
         whole = parts.keys() == {source.stream.alias for source in query.sources}
-        wanted = min(query.begins.since, INFINITY if whole else answered_to(self.before, query.name, INFINITY))
-        return wanted - (isinstance(query.plan.query, ToStream) and BEGINNING < wanted < INFINITY)
+        ended = INFINITY if whole else answered_to(self.before, query.name, INFINITY)
+        return last_instant(min(query.begins.since, ended), query.plan.query)
 
     def _donor(self, query: RunningQuery, wanted: WindowMark) -> tuple[RunningQuery, int, WindowMark, Record] | None:
         found = [
@@ -254,10 +255,9 @@ class SharingPlan:
             return ("filled", query)
         if known is None or not self._can_share(known, self.records[query]):
             return None
-        routed = bool(known.staged.windows)
-        if routed and self.is_fresh(query):
+        if (routed := bool(known.staged.windows)) and self.is_fresh(query):
             return None
-        past = query if self._answers_back(query) else None
+        past = query if self._answers_back(query) else self._pair(query)
         return (self._shape(known).progress, self.frontiers[query], routed, query in self.sooner, past)
 
     def gathered(self, works: Sequence[FragmentWork]) -> list[TaskWork]:

@@ -92,6 +92,11 @@ class Verdict:
         return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds, gap)
 
     @property
+    def rows(self) -> int:
+        """How many rows are read for it."""
+        return sum(window.rows for window in self.windows)
+
+    @property
     def whole_at(self) -> int:
         """From which instant on nothing is missing."""
         never = BEGINNING if self.complete == COMPLETE else INFINITY
@@ -105,9 +110,9 @@ class Verdict:
         ]
         return replace(self, windows=tuple(told))
 
-    def filled_first(self) -> Verdict:
-        """The verdict on a query that takes another's place, which answers until its windows are filled."""
-        return replace(self, gap="", paced=True)
+    def behind_old(self, paced: bool = True) -> Verdict:
+        """The verdict on a query that runs beside another one until it can take the place from where that ends."""
+        return replace(self, gap="", paced=paced)
 
     @property
     def ever_complete(self) -> bool:

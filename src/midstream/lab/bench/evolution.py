@@ -48,10 +48,10 @@ def bench_evolution(state: int | str = "16 MB", seed: int = 5) -> Report:
     """How many edits are complete at once, what deriving takes, and what retention costs."""
     report = Report("evolution")
     for retained in (False, True):
-        found = list(_complete_at_once(retained))
-        bar = 0.8 if retained else None
-        name = "edits complete at once" + (", rows retained" if retained else ", nothing retained")
-        report.add(name, sum(found) / len(found), "part", bar)
+        found = list(_complete_and_at_once(retained))
+        bar, how = (0.8, ", rows retained") if retained else (None, ", nothing retained")
+        report.add(f"edits complete at once{how}", sum(at_once for _, at_once in found) / len(found), "part", bar)
+        report.add(f"edits complete, no instant left out{how}", sum(whole for whole, _ in found) / len(found), "part")
     report.add("edits", len(found), "edits", 200)
     try:
         _add_deriving(report, bytes_of(state, "state"), seed)
@@ -73,8 +73,8 @@ def edited(cql: str, edit: list[str]) -> str:
     return cql
 
 
-def _complete_at_once(retained: bool) -> Iterator[bool]:
-    """Whether each edit would be complete at once, in a job of all queries."""
+def _complete_and_at_once(retained: bool) -> Iterator[tuple[bool, bool]]:
+    """Whether each edit would be complete and leave out no instant, in a job of all queries, and at once at that."""
     content = corpus()
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder:
         session, rows = CheckpointSession(None, checkpoint=folder, on="local", slots=2), {}
@@ -91,7 +91,8 @@ def _complete_at_once(retained: bool) -> Iterator[bool]:
             for name, query in content["queries"].items():
                 for edit in query["edits"]:
                     told = session.replace(name, edited(query["cql"], edit), dry_run=True)
-                    yield told["complete"] == COMPLETE and not told["gap"]
+                    whole = told["complete"] == COMPLETE and not told["gap"]
+                    yield whole, whole and not told["paced"]
 
 
 def _add_deriving(report: Report, state: int, seed: int) -> None:

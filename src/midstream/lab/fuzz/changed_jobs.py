@@ -29,6 +29,7 @@ from midstream.errors import JobError, MidstreamError, MigrationError, QueryErro
 from midstream.job.ending import release
 from midstream.job.queries import filling
 from midstream.job.queries.completeness import COMPLETE
+from midstream.job.queries.succession import hands_on
 from midstream.lab.fuzz.changes import Change, ticks_of
 from midstream.lab.fuzz.drives import SCHEDULES
 from midstream.lab.fuzz.streams import StreamSpec
@@ -228,17 +229,16 @@ def _judged(job: ChangedJob) -> str | None:
     if replaced is not None and start is not None:
         name = replaced["old_results"]
         released = session.job.manifest.released[name]
-        told, whole = bool(record["gap"]), record["complete"] == COMPLETE
+        told = bool(record["gap"])
         if told != (max(released, BEGINNING + LONGEST) < start < INFINITY - LONGEST):
             return (
                 f"{record['gap'] or 'no gap is told'}, where the old text ends at {released} and this starts at {start}"
             )
-        # By rows that are kept it goes on from where the old text ended; what runs already answers from now on.
-        follows = whole and record["derived"] and set(record["derived"]) == set(record["inherited"])
-        if follows and released > start:
+        if released > start:
             return f"the old text answers up to {released}, and the new one from {start} on"
-        until = start if follows and job.options["incomplete"] == "emit" else min(released, start)
-        old = _differs("of the old text", change.old, session.results(name), change, BEGINNING, until)
+        if told and hands_on(session._job.queries["q"]) and not job.counts["switch"]:
+            return f"instants are left out{record['gap']}"
+        old = _differs("of the old text", change.old, session.results(name), change, BEGINNING, min(released, start))
         if old is not None:
             return old
     got = session.results("q")
