@@ -112,6 +112,27 @@ def test_whole_numbers_are_divided_into_whole_ones_where_they_are_elsewhere(dial
     assert rows("SELECT 7 / 2", "spark") == rows("SELECT 7 / 2") == [(3.5,)]
 
 
+def test_an_average_of_whole_numbers_is_one_in_flink() -> None:
+    query = "SELECT avg(a), avg(a) FILTER (WHERE a > 1), avg(DISTINCT a), avg(a + 0.5) FROM t"
+    assert rows(query.replace("a > 1", "a > 2"), "flink") == [(2, 3, 2, 2.5)]
+    assert rows("SELECT avg(a) OVER (ORDER BY a ROWS 1 PRECEDING) FROM t WHERE a > 1", "flink") == [(2,), (2,)]
+    assert rows("SELECT avg(a) FROM t WHERE a > 1", "risingwave") == [(2.5,)]
+
+
+def test_series_and_matches_give_rows_in_risingwave() -> None:
+    assert rows("SELECT a, generate_series(1, a) FROM t WHERE a < 3", "risingwave") == [(1, 1), (2, 1), (2, 2)]
+    assert rows("SELECT x FROM generate_series(1, 2) AS s(x)", "risingwave") == [(1,), (2,)]
+    assert rows("SELECT regexp_matches('abab', 'a(b)')", "risingwave") == [(["b"],), (["b"],)]
+
+
+def test_corresponding_columns_are_those_that_both_sides_have() -> None:
+    sides = "SELECT 1 AS a, 2 AS b, 3 AS c UNION ALL CORRESPONDING{} SELECT 4 AS c, 5 AS d, 6 AS a"
+    assert sorted(rows(sides.format(""))) == [(1, 3), (6, 4)]
+    assert sorted(rows(sides.format(" BY (c, A)"))) == [(3, 1), (4, 6)]
+    with pytest.raises(ms.QueryError, match="columns that both sides have"):
+        rows(sides.format(" BY (c, b)"))
+
+
 def test_the_field_of_a_struct_may_stand_behind_an_arrow() -> None:
     assert rows("SELECT s->x->y, s->x->y = 5 FROM (SELECT {'x': {'y': 5}} AS s)") == [(5, True)]
     with pytest.raises(ms.QueryError, match="has no field z"):

@@ -19,10 +19,10 @@ import midstream as ms
 from midstream import language
 from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.expressions import Call, walk
+from midstream.algebra.listings import LISTING
 from midstream.algebra.plan import Project, walk_plan
 from midstream.inputs import catalog_of
 from midstream.language import parse
-from midstream.language.unnesting import LISTING
 
 NOON = dt.datetime(2024, 2, 29, 12, 30, 15, 250000)
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {

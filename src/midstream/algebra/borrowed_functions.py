@@ -62,7 +62,7 @@ _OF_TIMES = (
 )
 _DATES = "make_date make_time make_timestamp make_timestamptz strptime try_strptime time_bucket timezone"
 _LISTS = (
-    "list_contains list_has_any list_concat list_append"
+    "list_has_any list_concat list_append"
     " list_prepend list_unique list_reverse_sort list_reverse list_slice list_extract list_sum"
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
     " list_bool_or list_zip list_value flatten cardinality map_keys map_values map_entries"
@@ -90,6 +90,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "list_sort({0}, {1}, {2})",
         "CASE WHEN {1} THEN list_sort({0}, 'ASC', 'NULLS FIRST') ELSE list_sort({0}, 'DESC', 'NULLS LAST') END",
     ),
+    "list_contains": ("list_contains({0}, {1})", "list_has_all({0}, {1})"),
     "list_has_all": ("list_has_all({0}, {1})", held("{0}", "{1}")),
     "list_within": ("list_has_all({1}, {0})", held("{1}", "{0}")),
     "array_to_string": (

@@ -33,11 +33,14 @@ _PATHS = (
 )
 """Ways into JSON: `'{a,b}'`, or a list."""
 
+_PATH = "'/' || array_to_string([{*}][2:], '/')"
+
 JSON: Mapping[str, tuple[str, ...]] = {
     **{name: (f"{name}({{*}})",) for name in _SAME.split()},
     "json_extract": ("json_extract({0}, {1})", "json_extract({0}, '/' || {1} || '/' || {2})"),
     "parse_json": ("json({0})",),
     "json_extract_string": ("json_extract_string({0}, {1})",),
+    **{f"json_extract_path{text}": (f"json_extract{kind}(([{{*}}])[1], {_PATH})",) for text, kind in _AS_TEXT},
     "to_json_string": ("coalesce(to_json({0})::VARCHAR, 'null')",),
     "json_array_elements": ("json_extract({0}, '$[*]')",),
     "json_array_elements_text": ("json_extract_string({0}, '$[*]')",),
@@ -54,6 +57,7 @@ JSON: Mapping[str, tuple[str, ...]] = {
     "json_items": ("json_extract({0}, '$[*]')",),
     "json_records": (_FIELDS,),
     "json_keys": ("CASE WHEN json_valid({0}) AND {0} <> '' THEN json_keys({0}) END", "json_keys({0}, {1})"),
+    **{f"jsonb_{word}": (f"json_{word}({{0}})",) for word in ("pretty", "strip_nulls")},
     "json_typeof": (
         "CASE json_type({0}) WHEN 'VARCHAR' THEN 'string' WHEN 'DOUBLE' THEN 'number' WHEN 'BIGINT' THEN 'number'"
         " WHEN 'UBIGINT' THEN 'number' WHEN 'HUGEINT' THEN 'number' ELSE lower(json_type({0})) END",

@@ -27,5 +27,14 @@ _SPARK = {
     "SUBSTR/3": "substring_from(…)",
 }
 
-FOREIGN_FUNCTIONS: Mapping[str, Mapping[str, str]] = {"flink": _FLINK, "spark": _FLINK | _SPARK}
+_RISINGWAVE = {
+    "GENERATE_SERIES": "unnest(generate_series(…))",
+    "REGEXP_MATCHES/2": "regexp_matches(…, 'g')",
+}
+
+FOREIGN_FUNCTIONS: Mapping[str, Mapping[str, str]] = {
+    "flink": _FLINK | {"AVG/1": "avg_whole(…)"},
+    "risingwave": _RISINGWAVE,
+    "spark": _FLINK | _SPARK,
+}
 """By dialect, what is written for calls of so many arguments, `…`; with what is between two of these between them."""

@@ -121,9 +121,11 @@ class QueryGrammar(SourceGrammar):
     def _union(self) -> Node:
         left = self._intersect()
         while token := self.take(TokenType.UNION, TokenType.EXCEPT) or self.take_word("MINUS"):
-            all_, by_name = self._set_all(), self.take_words("BY", "NAME")
+            all_, by_name, shared = self._set_all(), self.take_words("BY", "NAME"), self.take_word("CORRESPONDING")
+            named = self.column_names() if shared and self.take_word("BY") else []
             left = self._combined(token, left, all_, self._intersect())
             left.set("by_name", by_name)
+            left.set("corresponding", named if shared else None)
         return left
 
     def _intersect(self) -> Node:

@@ -12,7 +12,7 @@ from sqlglot import exp
 from midstream.algebra.expressions import Call, Column, Literal, Named, conjunction
 from midstream.algebra.plan import Difference, Distinct, Intersect, Join, Project, Relation, Union
 from midstream.algebra.types import BOOLEAN, TEXT, is_nested, mixed_type, show_type
-from midstream.language.binding import Binding
+from midstream.language.binding import Binding, match_name
 from midstream.language.dependent import rename
 from midstream.language.literals import coerce
 from midstream.language.nested import distinct as distinct_of
@@ -28,6 +28,12 @@ def combine(binding: Binding, node: Node, left: Relation, right: Relation) -> Re
     word, distinct = WORDS[type(node)], bool(node.args.get("distinct"))
     if node.args.get("by_name"):
         left, right = _by_name(left, right)
+    elif (named := node.args.get("corresponding")) is not None:
+        shared = [name for name in left.schema.names if name in right.schema.names]
+        names = [found for name in named for found in match_name(name, shared)] if named else shared
+        if not names or len(names) < len(named):
+            raise binding.error("CORRESPONDING takes columns that both sides have", node)
+        left, right = _with_columns(left, names), _with_columns(right, names)
     left, right = _aligned(binding, node, word, left, right)
     if distinct or not isinstance(node, exp.Union):
         require_window(binding, word, left, right)
