@@ -177,8 +177,9 @@ def alike(function: str, least: int, most: int | None) -> Rule:
 
     def rule(types: Types) -> Signature:
         counted(function, types, least, most)
-        if function == "coalesce" and all(t == types[0] for t in types) and not kind.is_null(types[0]):
-            return Signature(types, types[0])
+        nested = reduce(lambda a, b: a and mixed_type(a, b), types) if function == "coalesce" else None
+        if nested is not None and is_nested(nested):
+            return Signature((nested,) * len(types), nested)
         both = _shared(function, types, f"{function} needs values of one type, not {{0}} and {{1}}", mixed_type)
         return Signature((both,) * len(types), both)
 

@@ -44,7 +44,24 @@ def mixed_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     DataType(string)
     """
     text = any(kind.is_string(plain(t)) for t in (a, b))
-    return TEXT if text and not any(is_nested(t) or kind.is_binary(plain(t)) for t in (a, b)) else common_type(a, b)
+    if text and not any(is_nested(t) or kind.is_binary(plain(t)) for t in (a, b)):
+        return TEXT
+    return common_type(a, b) or _common_nested(a, b)
+
+
+def _common_nested(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type of lists and maps whose elements are given in their common types.
+
+    >>> mixed_type(pa.list_(pa.int32()), pa.list_(pa.int64()))
+    ListType(list<item: int64>)
+    """
+    if has_elements(a) and has_elements(b):
+        both = common_type(a.value_type, b.value_type)
+        return None if both is None else pa.list_(both)
+    if kind.is_map(a) and kind.is_map(b):
+        key, value = common_type(a.key_type, b.key_type), common_type(a.item_type, b.item_type)
+        return None if key is None or value is None else pa.map_(key, value)
+    return None
 
 
 def as_number(type_: pa.DataType) -> pa.DataType:

@@ -15,6 +15,7 @@ from midstream.algebra.declarations import ARRIVAL, Catalog
 from midstream.algebra.expressions import (
     TRUE,
     AggregateCall,
+    Column,
     Expression,
     Named,
     NamedAggregate,
@@ -34,7 +35,9 @@ from midstream.language.grammar import DEEPEST_QUERY
 from midstream.language.items import Items, bind_items, spread
 from midstream.language.lateral import lateral_query
 from midstream.language.limits import (
+    PLACE,
     GivenRows,
+    Limit,
     first_of_each,
     limited,
     limited_distinct,
@@ -213,6 +216,14 @@ class QueryBinder:
             relation = attached.joined(relation, over)
         items, wanted = [(name, over(value)) for name, value in items], wanted.changed(over)
         read = [*(value for _, value in items), *(over(one.expression) for one in unnests.lists), *wanted.reads]
+        if (
+            in_order
+            and wanted.order
+            and node.args.get("distinct") is None
+            and is_timeless(relation, self.binding.catalog)
+        ):
+            wanted = replace(wanted, limit=wanted.limit or Limit(0, None, False))
+            items.insert(0, (ARRIVAL, Column(PLACE, INTEGER)))
         relation = overs.applied(relation, over, read, coming)
         relation = unnests.applied(_selected(relation, list(conjuncts(wanted.qualify))), over)
         return self._project(node, relation, items, replace(wanted, coming=tuple(coming)), reserved, settle)

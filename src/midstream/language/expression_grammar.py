@@ -174,6 +174,8 @@ class ExpressionGrammar(CallGrammar):
         self.need(TokenType.L_PAREN, "( after IN")
         if self.begins_query():
             made = exp.In(this=left, query=self.query())
+        elif self.peek(TokenType.R_PAREN):
+            made = exp.false()
         else:
             made = exp.In(this=left, expressions=self.values())
         self.need(TokenType.R_PAREN, ")")

@@ -8,11 +8,12 @@ import re
 from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.expressions import Cast, Expression, Literal
+from midstream.algebra.expressions import Call, Cast, Expression, Literal
 from midstream.algebra.time import INFINITY, TIMESTAMP_TIME, ticks
 from midstream.algebra.type_names import DECIMALS, SIZED, TYPES, decimal_type
 from midstream.algebra.types import DECIMAL_DIGITS, DURATION
@@ -141,6 +142,8 @@ def _read(text: str, type_: pa.DataType) -> Literal | None:
         return interval(exp.Interval(this=Duration(this=text)))
     if kind.is_decimal(type_):
         return exact(text)
+    if kind.is_time(type_):
+        return Literal(_time(text), type_)
     return None
 
 
@@ -151,7 +154,8 @@ def _read_number(text: str, type_: pa.DataType) -> Literal | None:
     if not (kind.is_integer(type_) or kind.is_floating(type_)):
         return None
     try:
-        return number(text.strip())
+        value = number(text.strip())
+        return value if not kind.is_float32(type_) else Literal(float(np.float32(value.value)), pa.float64())
     except QueryError:
         raise QueryError(f"{_shown(text)} is not a number", hint="it is compared with one") from None
 
@@ -178,6 +182,13 @@ def _timestamp(text: str, type_: pa.DataType) -> dt.datetime:
             raise QueryError(f"{_shown(text)} has a time zone, where none is expected", hint="leave the zone out")
         return value
     return value if value.tzinfo else value.replace(tzinfo=_zone(type_.tz))
+
+
+def _time(text: str) -> dt.time:
+    try:
+        return dt.time.fromisoformat(text.strip())
+    except ValueError:
+        raise QueryError(f"{_shown(text)} is not a time", hint="write for instance TIME '13:30:00'") from None
 
 
 def _zone(name: str) -> dt.tzinfo:
@@ -218,6 +229,12 @@ def _has_zone(text: str) -> bool:
         return dt.datetime.fromisoformat(text.strip()).tzinfo is not None
     except ValueError:
         return False
+
+
+def is_empty_list(value: Expression) -> bool:
+    """Whether a list is written that has no elements but nulls, so that its type is not told."""
+    listed = isinstance(value, Call) and value.function == "list_value"
+    return listed and all(isinstance(part, Literal) and part.value is None for part in value.args)
 
 
 def coerce(expression: Expression, type_: pa.DataType) -> Expression:

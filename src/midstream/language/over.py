@@ -64,6 +64,8 @@ class Overs:
     def __init__(self, binding: Binding, windows: Sequence[exp.Alias] = (), keys: Sequence[Column] = ()) -> None:
         self.binding, self.keys = binding, keys
         self.windows = {name.args["alias"]: name.this for name in windows}
+        if len({name.alias.casefold() for name in windows}) < len(windows):
+            raise binding.error("WINDOW defines a name twice", windows[-1])
         self.calls: dict[Partitioning, list[NamedOver]] = {}
         self.nodes: dict[str, Node] = {}
 

@@ -41,8 +41,8 @@ class OverGrammar(Grammar):
     def _order_key(self) -> Node:
         token = self._curr
         key = exp.Star() if self.take(TokenType.ALL) else self.value()
-        way = self.take_word("ASC", "DESC")
-        made = exp.Ordered(this=key, desc=bool(way and way.text.upper() == "DESC"))
+        way = self.take(TokenType.LT, TokenType.GT) if self.take(TokenType.USING) else self.take_word("ASC", "DESC")
+        made = exp.Ordered(this=key, desc=bool(way and way.text.upper() in ("DESC", ">")))
         if self.take_word("NULLS"):
             nulls = self.take_word("FIRST", "LAST") or self.expected("FIRST or LAST")
             made.set("nulls", nulls.text.upper())

@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.functions import AGGREGATE, SCALAR
 from midstream.language.grammar import DEEPEST_QUERY, NAMES
-from midstream.language.nodes import FollowedBy, Node, at, everything_of, lateral
+from midstream.language.nodes import FollowedBy, JoinedSources, Node, at, everything_of, lateral
 from midstream.language.operator_tables import NEGATABLE
 from midstream.language.source_grammar import SourceGrammar
 
@@ -191,7 +191,10 @@ class QueryGrammar(SourceGrammar):
         if isinstance(value, exp.Column) and isinstance(value.this, exp.Star):
             self._star(value.this)
         start = self._curr
-        if self.take(TokenType.ALIAS) or self.peek(*NAMES):
+        named = self.take(TokenType.ALIAS)
+        if named and (text := self.take(TokenType.STRING)):
+            return at(exp.Alias(this=value, alias=self.identifier_of(text)), start)
+        if named or (self.peek(*NAMES) and (not self.peek_word("OFFSET") or self._next.token_type not in STARTS_VALUE)):
             return at(exp.Alias(this=value, alias=self.identifier("a name after AS")), start)
         return value
 
@@ -233,6 +236,9 @@ class QueryGrammar(SourceGrammar):
         if side and kind and (side.token_type != TokenType.LEFT or kind.text.upper() not in ("SEMI", "ANTI")):
             self.fail(f"there is no {side.text.upper()} {kind.text.upper()} JOIN", token)
         made = exp.Join(this=self.source())
+        if not natural and not self.peek(TokenType.ON, TokenType.USING) and not made.this.args.get("lateral"):
+            inner = list(iter(self._join, None)) if not kind or kind.token_type != TokenType.CROSS else []
+            made.set("this", at(JoinedSources(this=made.this, joins=inner), token) if inner else made.this)
         word = kind.text.lower() if kind else side.text.lower() if side else "inner"
         made.set("kind", word)
         made.set("natural", bool(natural))
@@ -254,6 +260,8 @@ class QueryGrammar(SourceGrammar):
             join.set("on", self.value())
         elif self.take(TokenType.USING):
             join.set("using", self.wrapped(lambda: self.names("a column name")))
+        elif kind == "inner":
+            join.set("kind", "cross")
         elif not join.this.args.get("lateral"):
             self.expected("ON or USING", hint="a join without a condition is written CROSS JOIN")
 

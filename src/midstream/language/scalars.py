@@ -283,14 +283,15 @@ class ScalarBinder:
     def alike(self, values: list[Expression], nodes: list[Node]) -> list[Expression]:
         """Values in their common type."""
         values = self._read_literals("coalesce", values, nodes)
-        shared = values[0].type
-        for value, node in zip(values[1:], nodes[1:], strict=True):
-            both = shared if value.type == shared else mixed_type(shared, value.type)
+        shared = pa.null()
+        for value, node in zip(values, nodes, strict=True):
+            type_ = pa.list_(pa.null()) if literals.is_empty_list(value) else value.type
+            both = type_ if type_ == shared else mixed_type(shared, type_)
             if both is None:
                 message = f"the values differ in type: {show_type(shared)} and {show_type(value.type)}"
                 raise self.binding.error(message, node, hint="cast one of them with CAST(x AS …)")
             shared = both
-        return [coerce(value, shared) for value in values]
+        return values if shared == pa.list_(pa.null()) else [coerce(value, shared) for value in values]
 
     def inside(self, clause: str, aggregates: Aggregates | None = None) -> ScalarBinder:
         """A binder for what a call of an aggregate, or with OVER, looks at."""
@@ -348,4 +349,4 @@ BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
 
 
 def _is_temporal(type_: pa.DataType) -> bool:
-    return is_instant(type_) or bool(kind.is_duration(type_))
+    return is_instant(type_) or bool(kind.is_duration(type_) or kind.is_time(type_))

@@ -33,14 +33,14 @@ from midstream.language.binding import Beyond, Binding, match_name, nearest
 from midstream.language.constants import beside, is_constant, one_row
 from midstream.language.dependent import Domain, Environment, Queries, rename
 from midstream.language.literals import coerce
-from midstream.language.nodes import FollowedBy, JoinedSources, Node
+from midstream.language.nodes import FollowedBy, JoinedSources, Node, is_joined
 from midstream.language.patterns import bind_match
 from midstream.language.scalars import ScalarBinder, bind_condition
 from midstream.language.scope import BOUNDS, Scope, ScopeSource, shared_names
 from midstream.language.sequences import bind_step, nearest_by_value
 from midstream.language.temporal import Timed, take_windows, timed
 from midstream.language.text import shaped
-from midstream.language.unnesting import rows_of_function, rows_of_values
+from midstream.language.unnesting import places_in, rows_of_function, rows_of_values
 from midstream.language.windows import bind_window, join_of, require_instants, valid_until
 
 
@@ -262,10 +262,13 @@ class SourceBinder:
             names = [node.args["alias"].name]
         columns = self._column_names(node, names)
         made = [Named(f"{unique}.{column}", one) for column, (_, one) in zip(columns, lists, strict=True)]
-        relation = Unnested(base, tuple(made))
+        beside = left or self.base or is_joined(node)
+        coming = [] if beside else [Named(f"{unique}.{ARRIVAL}", places_in(binder, lists[0][1], 1, node))]
+        relation = Unnested(base, (*made, *coming))
         schema = pa.schema([relation.schema.field(one.name) for one in made])
         source = scope.add(self._visible(node), schema, columns, node)
         source.bounds.update((name, source.columns[column]) for (name, _), column in zip(lists, columns, strict=True))
+        source.bounds.update((ARRIVAL, Column(one.name, pa.int64())) for one in coming)
         return relation
 
     def _lateral(
@@ -317,7 +320,9 @@ class SourceBinder:
         unique, alias = node.meta["unique"], node.args.get("alias")
         try:
             with self.binding.attempt():
-                relation = self.binder.query(body.copy(), replace(environment, domain=Domain(scope)), True)
+                relation = self.binder.query(
+                    body.copy(), replace(environment, domain=Domain(scope)), not is_joined(node)
+                )
         except Beyond:
             if left is None or node.args.get("window") is not None:
                 raise

@@ -42,12 +42,17 @@ def rows_of_function(binder: ValueBinder, node: exp.Unnest, wanted: int) -> List
         call = exp.Anonymous(this="inline", expressions=[pairs])
     lists = _elements(binder, call, wanted) if call.name.lower() in ELEMENTS else [(name, _listed(binder, call))]
     if name.startswith("posexplode"):
-        lists.insert(0, ("pos", binder.call("list_places", [lists[0][1], Literal(0, INTEGER)], [call, call], call)))
+        lists.insert(0, ("pos", places_in(binder, lists[0][1], 0, call)))
     if node.args.get("ordinality"):
-        lists.append(("ordinality", binder.call("list_places", [lists[0][1], Literal(1, INTEGER)], [call, call], call)))
+        lists.append(("ordinality", places_in(binder, lists[0][1], 1, call)))
     if node.args.get("outer") or name.endswith("_outer"):
         return [(name, binder.call("list_or_null", [one], [call], call)) for name, one in lists]
     return lists
+
+
+def places_in(binder: ValueBinder, one: Expression, first: int, node: Node) -> Expression:
+    """The places of the elements of a list, counted from the first."""
+    return binder.call("list_places", [one, Literal(first, INTEGER)], [node, node], node)
 
 
 def _listed(binder: ValueBinder, call: exp.Anonymous) -> Expression:
