@@ -17,17 +17,16 @@ import midstream as ms
 from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
 from midstream.algebra.borrowed_forms import QUANTIFIED
-from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS
+from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, UNWRITTEN
 from midstream.checkpoint.metrics import SCHEMA
 from midstream.interface.cli import app
 from midstream.interface.jobs.tracing import PARTS
-from midstream.language.calls import UNWRITTEN
 from midstream.language.nested import ORDERINGS
 from midstream.migration.registry import STRATEGIES
 
 ROOT = Path(__file__).parent.parent
 AS_OPERATORS = (
-    {"subscript", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct"}
+    {"subscript", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct", "quotient"}
     | {
         "list_places",
         "list_field",

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
-from midstream.algebra.functions import AGGREGATE, SCALAR
+from midstream.algebra.functions import AGGREGATE, SCALAR, UNWRITTEN
 from midstream.errors import QueryError
 from midstream.language import parse
-from midstream.language.calls import UNWRITTEN
 from midstream.language.dialect import CQL
 
 PAGE = (Path(__file__).parents[2] / "docs" / "language.md").read_text()

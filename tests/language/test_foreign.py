@@ -126,3 +126,31 @@ def test_a_watermark_is_said_of_a_stream() -> None:
     with pytest.raises(QueryError, match=r"WATERMARK FOR is said of a stream(.|\n)*lateness = \"5 second\""):
         to_cql(f"{declared} SELECT k FROM A", "flink")
     assert to_cql("SELECT watermark FROM A", "flink") == "SELECT watermark FROM A"
+
+
+def test_windows_of_windows_go_by_the_last_instants_of_the_inner_ones() -> None:
+    bids = {"bids": pa.table({"ts": [at(m) for m in (1, 2, 11, 19, 21, 29)], "k": [1, 2, 1, 1, 1, 2]})}
+    inner = "SELECT k, count(*) AS n, {} AS t FROM bids GROUP BY k, TUMBLE(ts, INTERVAL '10' MINUTE)"
+    hours = "TUMBLE{}(t, INTERVAL '20' MINUTE)"
+    outer = f"SELECT {hours.format('_START')} AS s, sum(n) AS n FROM ({{}}) GROUP BY {hours.format('')}"
+    grouped = outer.format(inner.format("TUMBLE_ROWTIME(ts, INTERVAL '10' MINUTE)"))
+    table = """WITH w AS (
+        SELECT window_time AS t, k, count(*) AS n FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTE))
+        GROUP BY k, window_start, window_end, window_time
+      )
+      SELECT window_start AS s, sum(n) AS n FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(t), INTERVAL '20' MINUTE))
+      GROUP BY window_start"""
+    for query in (grouped, table):
+        found = ms.run(query, bids, dialect="flink").to_pylist()
+        assert {(row["s"], row["n"]) for row in found} == {(at(0), 4), (at(20), 2)}
+    with pytest.raises(ms.QueryError, match="goes by t, which is not the time"):
+        ms.run(outer.format(inner.format("max(ts)")), bids, dialect="flink")
+
+
+def test_whole_numbers_of_flink_have_whole_quotients_and_averages() -> None:
+    rows = {"a": pa.table({"ts": [at(0), at(1), at(2)], "n": [-7, 2, 2], "x": [1.5, 2.5, None]})}
+    query = (
+        "SELECT avg(n) AS n, avg(x) AS x, sum(n) / 2 AS half, sum(x) / 2 AS part, sum(n) / 0 AS none FROM a [UNBOUNDED]"
+    )
+    found = ms.run(query, rows, dialect="flink").to_pylist()[-1]
+    assert (found["n"], found["x"], found["half"], found["part"], found["none"]) == (-1, 2.0, -1, 2.0, None)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream.algebra.borrowed import BORROWED
+from midstream.algebra.borrowed_aggregates import AGGREGATES
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, Signature
 from midstream.algebra.types import common_type, plain
 from midstream.errors import QueryError
-from midstream.language.calls import AGGREGATES
 
 TYPES = [
     pa.null(),

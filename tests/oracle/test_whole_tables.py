@@ -1,4 +1,4 @@
-"""Queries of tables without times mean what they do elsewhere: DuckDB says what, or the test where it does not read them."""
+"""Queries of tables without times mean what they do elsewhere: as DuckDB says, or the test where it cannot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ FORMS = (
 def rows(query: str) -> list[tuple[Any, ...]]:
     found = ms.run(query, {"A": A, "B": B}, time=None).drop_columns(["valid_from", "valid_to"])
     return [
-        tuple(dict(v) if pa.types.is_map(f.type) and v is not None else v for f, v in zip(found.schema, row))
+        tuple(
+            dict(v) if pa.types.is_map(f.type) and v is not None else v for f, v in zip(found.schema, row, strict=True)
+        )
         for row in zip(*(column.to_pylist() for column in found.columns), strict=True)
     ]
 

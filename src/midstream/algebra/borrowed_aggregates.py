@@ -17,6 +17,7 @@ import pyarrow.types as kind
 from midstream.algebra.borrowed import candidates, columns_among, constant, json_type
 from midstream.algebra.database import column_name, fitted, measured, run, type_of
 from midstream.algebra.expressions import TRUE, AggregateCall, Expression, filled
+from midstream.algebra.functions import AGGREGATE
 from midstream.algebra.over import OrderKey
 from midstream.algebra.signatures import refuse
 from midstream.algebra.types import is_nested
@@ -116,6 +117,19 @@ BY_PLACE = re.compile(r"(list|first|last)\(\{(\d+)\}(?: ORDER BY (.+))?\)")
 
 PLAIN = frozenset({pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.timestamp("us")})
 """Types that a database leaves as they are."""
+
+
+EXACT = {"approx_count_distinct": "count", "approx_distinct": "count"}
+"""Approximations that are exact here, of distinct values."""
+
+KNOWN = {"first": "any_value", "last": "last_known"}
+"""What IGNORE NULLS makes of an aggregate."""
+
+CONDITIONS = {"bool_and": "min", "bool_or": "max", "count_if": "count"}
+"""Aggregates of conditions: false is less than true."""
+
+AGGREGATES = frozenset({*AGGREGATE, *BORROWED_AGGREGATES, *CONDITIONS, *EXACT})
+"""Every aggregate of the language."""
 
 
 def overloaded(function: str, types: Sequence[pa.DataType]) -> str:

@@ -369,8 +369,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "bitwise_and": ("({0} & {1})",),
     "bitwise_or": ("({0} | {1})",),
     "bitwise_not": ("(~{0})",),
-    "shift_left": ("({0} << {1})",),
-    "shift_right": ("({0} >> {1})",),
+    **{f"shift_{way}": (f"({{0}} {sign} {{1}})",) for way, sign in (("left", "<<"), ("right", ">>"))},
 }
 
 OVERLOADS: Mapping[str, str] = {

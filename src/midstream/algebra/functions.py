@@ -296,3 +296,20 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("element_at", "try_element_at", "list_element"), "subscript"),
 }
 """Other names for the same functions."""
+
+UNWRITTEN = frozenset(
+    {"negate", "and", "or", "not", "is_null", "in", "like", "ilike", "is_distinct_from", "is_not_distinct_from"}
+)
+"""Names of operators that cannot be called by name."""
+
+UNIT_FIRST = frozenset({"date_diff", "dateadd", "date_sub", "timestampadd", "timestampsub", "date_trunc", "date_part"})
+"""Functions whose first argument may be the name of a unit of time."""
+
+ROW_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+
+COMPARED = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct_from", "is_not_distinct_from"})
+
+CALCULATED = frozenset({"+", "-", "*", "/", "%"})
+
+READS_LITERALS = COMPARED | CALCULATED | {"nullif", "greatest", "least", "coalesce"}
+"""Where a string literal beside a date, a timestamp or a number is read as one."""

@@ -45,6 +45,9 @@ _UNITS = {
     "week": 604_800_000_000,
 }
 
+UNITS = frozenset({*_UNITS, "month", "quarter", "year"})
+"""Units of time, those of the calendar too."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimeDomain:

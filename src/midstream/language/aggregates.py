@@ -10,7 +10,16 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, GIVE_JSON, IN_ORDER, borrow_aggregate, overloaded
+from midstream.algebra.borrowed_aggregates import (
+    BORROWED_AGGREGATES,
+    CONDITIONS,
+    EXACT,
+    GIVE_JSON,
+    IN_ORDER,
+    KNOWN,
+    borrow_aggregate,
+    overloaded,
+)
 from midstream.algebra.declarations import ARRIVAL, AggregateFunction
 from midstream.algebra.expressions import (
     AggregateCall,
@@ -31,15 +40,6 @@ from midstream.language.literals import coerce
 from midstream.language.nested import any_of, told_apart
 from midstream.language.nodes import all_of
 from midstream.language.values import ValueBinder
-
-EXACT = {"approx_count_distinct": "count", "approx_distinct": "count"}
-"""Approximations that are exact here, of distinct values."""
-
-KNOWN = {"first": "any_value", "last": "last_known"}
-"""What IGNORE NULLS makes of an aggregate."""
-
-CONDITIONS = {"bool_and": "min", "bool_or": "max", "count_if": "count"}
-"""Aggregates of conditions: false is less than true."""
 
 
 class Aggregates:

@@ -9,15 +9,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.list_functions import LIST_FUNCTIONS
+from midstream.algebra.time import UNITS
 from midstream.language.grammar import MOST_EXPANDED, NAMES, NOTHING
 from midstream.language.nodes import Duration, Node, TypeName, at, with_arguments
 from midstream.language.operator_tables import ESCAPES
 from midstream.language.over_grammar import PREDICATE, OverGrammar
-
-UNITS = frozenset(
-    {"us", "ms", "s", "sec", "min", "h", "d", "microsecond", "millisecond", "second", "minute", "hour", "day"}
-    | {"week", "month", "quarter", "year"}
-)
 
 AMOUNTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")
 

@@ -8,37 +8,24 @@ import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.borrowed import BORROWED
-from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
+from midstream.algebra.borrowed_aggregates import AGGREGATES
 from midstream.algebra.declarations import AggregateFunction, ScalarFunction, SqlFunction
 from midstream.algebra.elsewhere import INSTEAD
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.formats import FORMATTED, directives
-from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS
+from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, UNIT_FIRST, UNWRITTEN
 from midstream.algebra.over import ONLY_OVER
+from midstream.algebra.time import UNITS
 from midstream.algebra.type_names import TYPES
 from midstream.errors import QueryError
-from midstream.language.aggregates import CONDITIONS, EXACT, Aggregates
+from midstream.language.aggregates import Aggregates
 from midstream.language.binding import nearest
-from midstream.language.call_grammar import UNITS
 from midstream.language.literals import months
 from midstream.language.nodes import Node, at_same, place, with_arguments
 from midstream.language.over import Overs
 from midstream.language.text import read_value
 from midstream.language.unnesting import Unnests, gives_rows
 from midstream.language.values import ValueBinder
-
-UNWRITTEN = frozenset(
-    {"negate", "and", "or", "not", "is_null", "in", "like", "ilike", "is_distinct_from", "is_not_distinct_from"}
-)
-"""Names of operators that cannot be called by name."""
-
-
-UNIT_FIRST = frozenset({"date_diff", "dateadd", "date_sub", "timestampadd", "timestampsub", "date_trunc", "date_part"})
-"""Functions whose first argument may be the name of a unit of time."""
-
-
-AGGREGATES = frozenset({*AGGREGATE, *BORROWED_AGGREGATES, *CONDITIONS, *EXACT})
-"""Every aggregate of the language."""
 
 
 class CallBinder(ValueBinder, Protocol):

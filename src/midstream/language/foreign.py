@@ -10,7 +10,7 @@ ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -19,11 +19,26 @@ from sqlglot.tokenizer_core import Token, TokenType
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
 from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
-from midstream.language.foreign_tokens import Called, Edit, calls, edited, other_keys, text_of
-from midstream.language.foreign_values import functions, nulls_placed, spark_constants, spark_places
+from midstream.language.foreign_tokens import (
+    Called,
+    Edit,
+    beside,
+    calls,
+    closing,
+    edited,
+    keys_of,
+    selects_of,
+    text_of,
+)
+from midstream.language.foreign_values import (
+    functions,
+    nulls_placed,
+    spark_constants,
+    spark_places,
+)
 from midstream.language.nodes import Node, flatten
 from midstream.language.shape_grammar import WINDOW_TIME
-from midstream.language.text import tokens_of
+from midstream.language.text import OPENING, tokens_of
 
 DIALECTS = ("spark", "flink", "risingwave")
 
@@ -58,7 +73,7 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in tokens_of(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
-    for step in (_statement, _grouped_windows, _newest_rows):
+    for step in (_statement, _arrival, _grouped_windows, _newest_rows):
         query = edited(query, list(step(query, known)))
     query = edited(query, list(functions(query, dialect)))
     query = outer_joins_apart(query, known)
@@ -89,36 +104,56 @@ def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
         yield Edit(0, query.start, "")
 
 
-def _window(source: str, call: Called, stream: str) -> str:
+def _arrival(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
+    """`PROCTIME()`, of which rows of the one stream have their time: the column of it."""
+    streams = {token.text.casefold() for token in tokens_of(text)} & times.keys()
+    for call in calls(text, ("PROCTIME",)) if len(streams) == 1 else ():
+        yield Edit(call.start, call.end, times[next(iter(streams))])
+
+
+def _window(source: str, call: Called, stream: str, others: Sequence[Token]) -> str:
     """The window that a function of a time says, as one of its stream."""
     time, *written = [
         text_of(source, argument[-1:] if i == 0 else argument) for i, argument in enumerate(call.arguments)
     ]
-    word, keys = WINDOWS[call.name], _sessions_of(source, call)
+    word = WINDOWS[call.name]
+    keys = _sessions_of(source, call, others) if word == "SESSION" else ""
     if call.name == "WINDOW" and len(written) > 1:
         word, written = "HOP", [written[1], written[0], *written[2:]]
     of = f"TABLE {stream} {keys}, DESCRIPTOR({time})" if keys else f"{stream}, {time}"
     return f"{word}({of}, {', '.join(written)})"
 
 
-def _grouped_windows(text: str, times: Mapping[str, str]) -> list[Edit]:
+def _grouped_windows(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
     """Windows that are keys of GROUP BY, put around the stream; Spark's `window` takes its size before its slide."""
+    tokens = tokens_of(text)
+    selects = dict(zip((token.start for token in tokens), selects_of(tokens), strict=True))
     said = [call for call in calls(text, WINDOWS) if call.arguments[1:] and _is_amount(call.arguments[1])]
-    if not said:
-        return []
-    tables = list(_tables(text))
-    written = {_window(text, call, text_of(text, table)) for call in said for table in tables}
-    if len(written) != 1:
+    for begin in dict.fromkeys(selects[call.start] for call in said):
+        own = [token for token in tokens if selects[token.start] == begin]
+        yield from _around(text, tokens, own, [call for call in said if selects[call.start] == begin])
+
+
+def _around(text: str, tokens: Sequence[Token], own: Sequence[Token], said: Sequence[Called]) -> Iterator[Edit]:
+    """The windows of one SELECT, which has some tokens of its own, put around its stream."""
+    starts = {token.start for token in own}
+    level = [token for token in beside(tokens, own[0].start) if token.start in starts]
+    sources, keys = list(_sources(tokens, {token.start for token in level})), keys_of(level)
+    keys = [key for key in keys if not any(call.start <= key.start < call.end for call in said)]
+    written = {_window(text, call, "{}", keys) for call in said}
+    if len(written) != 1 or len(sources) != 1:
         raise QueryError(
             "a window as a key of GROUP BY needs a query of one stream and one window",
             hint="make a sub-query of the stream with its window: (SELECT … FROM A [TUMBLE '10 minutes'])",
         ).at(text, said[0].start)
-    place = tables[0][0]
-    edits = [Edit(place.start, place.end + 1, written.pop())]
+    first, last = sources[0]
+    before, _, behind = written.pop().partition("{}")
+    yield Edit(first.start, first.start, before)
+    yield Edit(last.end + 1, last.end + 1, behind)
     for call in said:
-        edits.append(Edit(call.start, call.end, "window_start, window_end" if call.start > place.end else AS_STRUCT))
-    edits += [Edit(call.start, call.end, BOUNDS[call.name]) for call in calls(text, BOUNDS)]
-    return [*edits, *_fields_of_window(text)]
+        yield Edit(call.start, call.end, "window_start, window_end" if call.start > last.end else AS_STRUCT)
+    yield from (Edit(call.start, call.end, BOUNDS[call.name]) for call in calls(text, BOUNDS) if call.start in starts)
+    yield from _fields_of_window(own)
 
 
 def _is_amount(tokens: Sequence[Token]) -> bool:
@@ -126,9 +161,8 @@ def _is_amount(tokens: Sequence[Token]) -> bool:
     return bool(tokens) and (tokens[0].token_type != TokenType.VAR or tokens[0].text.upper() == "INTERVAL")
 
 
-def _sessions_of(text: str, call: Called) -> str:
+def _sessions_of(text: str, call: Called, keys: Sequence[Token]) -> str:
     """By what sessions are told apart: the other keys of the GROUP BY of the query in which they stand."""
-    keys = other_keys(text, call, WINDOWS) if WINDOWS[call.name] == "SESSION" else []
     if any(key.token_type not in NAMES for key in keys):
         raise QueryError(
             "a session window cannot stand beside an expression in GROUP BY",
@@ -138,9 +172,8 @@ def _sessions_of(text: str, call: Called) -> str:
     return f"PARTITION BY {', '.join(name.rpartition('.')[2] for name in parts.split(', '))}" if parts else ""
 
 
-def _fields_of_window(text: str) -> Iterator[Edit]:
+def _fields_of_window(tokens: Sequence[Token]) -> Iterator[Edit]:
     """`window.start`, `window.end`, and `window` alone."""
-    tokens = tokens_of(text)
     for name, dot, field in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if name.text.upper() not in ("WINDOW", "SESSION_WINDOW"):
             continue
@@ -150,14 +183,15 @@ def _fields_of_window(text: str) -> Iterator[Edit]:
             yield Edit(name.start, name.end + 1, f"{AS_STRUCT} AS {name.text}")
 
 
-def _tables(text: str) -> Iterator[Sequence[Token]]:
-    """The names of the streams that stand in FROM without a window."""
-    tokens = tokens_of(text)
-    for before, token, after in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
-        names = (TokenType.VAR, TokenType.IDENTIFIER)
-        source = before.token_type in (TokenType.FROM, TokenType.JOIN) and token.token_type in names
-        if source and (after is None or after.token_type not in (TokenType.L_PAREN, TokenType.L_BRACKET)):
-            yield [token]
+def _sources(tokens: Sequence[Token], level: Collection[int]) -> Iterator[tuple[Token, Token]]:
+    """The first and last tokens of what stands in FROM without a window: names of streams, and sub-queries."""
+    for i, (before, token, after) in enumerate(zip(tokens, tokens[1:], [*tokens[2:], tokens[0]], strict=False)):
+        if before.token_type not in (TokenType.FROM, TokenType.JOIN) or before.start not in level:
+            continue
+        if token.token_type == TokenType.L_PAREN:
+            yield token, closing(tokens, i + 1)
+        elif token.token_type in (TokenType.VAR, TokenType.IDENTIFIER) and after.token_type not in OPENING:
+            yield token, token
 
 
 def _newest_rows(text: str, times: Mapping[str, str]) -> Iterator[Edit]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -77,11 +77,31 @@ def beside(tokens: Sequence[Token], start: int) -> list[Token]:
     return [tokens[i] for i in range(first, last) if depths[i] == depths[at]]
 
 
-def other_keys(text: str, call: Called, windows: Collection[str]) -> list[Token]:
-    """What stands in the GROUP BY of a call's query besides calls of `windows`."""
-    spans = [(each.start, each.end) for each in calls(text, windows)]
-    tokens = beside(tokens_of(text), call.start)
-    groups = [i for i, token in enumerate(tokens) if token.token_type == TokenType.GROUP_BY]
-    begun = max((i for i in groups if tokens[i].start < call.start), default=groups[0] if groups else len(tokens))
-    keys = takewhile(lambda token: token.token_type not in AFTER_KEYS, tokens[begun + 2 :])
-    return [key for key in keys if not any(start <= key.start < end for start, end in spans)]
+def selects_of(tokens: Sequence[Token]) -> list[int]:
+    """For each token where the SELECT begins that it belongs to, and to no other within that; -1 for none."""
+    open_at, found = [-1], list[int]()
+    for token in tokens:
+        if token.token_type == TokenType.SELECT:
+            open_at[-1] = token.start
+        elif token.token_type in OPENING:
+            open_at.append(open_at[-1])
+        elif token.token_type in CLOSING and len(open_at) > 1:
+            open_at.pop()
+        found.append(open_at[-1])
+    return found
+
+
+def closing(tokens: Sequence[Token], opening: int) -> Token:
+    """The token that closes the parenthesis at a place; the last one if none does."""
+    depth = 0
+    for token in islice(tokens, opening, None):
+        depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
+        if not depth:
+            return token
+    return tokens[-1]
+
+
+def keys_of(level: Sequence[Token]) -> list[Token]:
+    """What stands in GROUP BY, of the tokens of a SELECT."""
+    begun = next((i for i, token in enumerate(level) if token.token_type == TokenType.GROUP_BY), len(level))
+    return list(takewhile(lambda token: token.token_type not in AFTER_KEYS, level[begun + 2 :]))

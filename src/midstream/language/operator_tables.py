@@ -89,12 +89,3 @@ WINDOW_WORDS = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "HOP", "TUMBLE", "PARTITION
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 CLAUSES = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ALIAS})
-
-ROW_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
-
-COMPARED = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct_from", "is_not_distinct_from"})
-
-CALCULATED = frozenset({"+", "-", "*", "/", "%"})
-
-READS_LITERALS = COMPARED | CALCULATED | {"nullif", "greatest", "least", "coalesce"}
-"""Where a string literal beside a date, a timestamp or a number is read as one."""

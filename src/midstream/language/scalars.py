@@ -19,7 +19,7 @@ from midstream.algebra.borrowed import BORROWED, HOLD_JSON, borrow, json_type
 from midstream.algebra.borrowed_functions import OVERLOADS
 from midstream.algebra.declarations import ARRIVAL
 from midstream.algebra.expressions import Call, Case, Expression, Literal, columns_of
-from midstream.algebra.functions import SCALAR, require_condition
+from midstream.algebra.functions import CALCULATED, COMPARED, READS_LITERALS, ROW_COMPARISONS, SCALAR, require_condition
 from midstream.algebra.plan import Relation
 from midstream.algebra.types import BOOLEAN, is_instant, is_nested, is_number, mixed_type, plain, show_type
 from midstream.errors import QueryError
@@ -33,7 +33,7 @@ from midstream.language.grammar import DEEPEST
 from midstream.language.lambdas import bind_lambda, is_lambda
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node, all_of, bounds_of, column_named, flatten, place
-from midstream.language.operator_tables import CALCULATED, COMPARED, OPERATORS, READS_LITERALS, ROW_COMPARISONS
+from midstream.language.operator_tables import OPERATORS
 from midstream.language.over import Overs
 from midstream.language.scope import Scope
 from midstream.language.unnesting import Unnests

@@ -39,8 +39,7 @@ class ShapeGrammar(PatternGrammar):
         self._advance(2)
         self.take_words("DATA", "=>")
         self.take_word("TABLE")
-        self.skip_schema(TokenType.DOT)
-        source = at(exp.Table(this=self.identifier("a stream name")), self._curr)
+        source = self.source() if self.peek(TokenType.L_PAREN) else self._named_source()
         window = at(WindowClause(this=word, begins=True), token)
         if self.take_word("PARTITION"):
             self.need_word("BY")
@@ -62,7 +61,12 @@ class ShapeGrammar(PatternGrammar):
         timed = any(token.text.lower() == "window_time" for token in self._tokens)
         columns = f"*, window_start, window_end{f', {WINDOW_TIME} AS window_time' if timed else ''}"
         shape = f"SELECT {columns} FROM {SOURCE}"
-        return at(exp.Subquery(this=source, shape=shape, alias=source.this.copy()), token)
+        alias = source.this.copy() if isinstance(source, exp.Table) else source.args.get("alias")
+        return at(exp.Subquery(this=source, shape=shape, alias=alias), token)
+
+    def _named_source(self) -> Node:
+        self.skip_schema(TokenType.DOT)
+        return at(exp.Table(this=self.identifier("a stream name")), self._curr)
 
     def gap_fill(self) -> Node:
         """`GAP_FILL(a [window], ts, step, LOCF(x), INTERPOLATE(y), KEEPNULL(z) PARTITION BY k)`."""

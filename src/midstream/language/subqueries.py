@@ -12,13 +12,13 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from midstream.algebra.borrowed_aggregates import AGGREGATES
 from midstream.algebra.declarations import AggregateFunction, Catalog
 from midstream.algebra.expressions import Call, Expression, columns_of, conjunction
 from midstream.algebra.functions import SYNONYMS
 from midstream.algebra.plan import JoinKind, Relation
 from midstream.algebra.types import BOOLEAN
 from midstream.language.binding import Beyond
-from midstream.language.calls import AGGREGATES
 from midstream.language.dependent import Environment, Queries, dependent, require_near
 from midstream.language.items import bind_items
 from midstream.language.nodes import Node, all_of

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
 
 import pyarrow.types as kind
 
-from midstream.algebra.expressions import Cast, Column, Expression
+from midstream.algebra.expressions import Call, Cast, Column, Expression, Literal, Named
 from midstream.algebra.plan.base import Relation, Stream, Window, walk_plan
 from midstream.algebra.plan.patterns import Match
 from midstream.algebra.plan.relations import (
     Aggregate,
     Difference,
+    Distinct,
     Intersect,
     Join,
     MultiJoin,
@@ -143,11 +145,11 @@ def _time_columns(plan: Relation) -> set[str]:
     match plan:
         case Stream():
             return {f"{plan.alias}.{plan.time}"}
-        case Select() | RowsOverStream() | Unnested():
+        case Select() | RowFunctions() | Unnested() | Distinct():
             return _time_columns(plan.input)
-        case Project():
-            below = _time_columns(plan.input)
-            return {c.name for c in plan.columns if isinstance(c.expression, Column) and c.expression.name in below}
+        case Project() | Aggregate():
+            below, ends = _time_columns(plan.input), _end_columns(plan.input)
+            return {c.name for c in _kept_columns(plan) if _name_of(c) in below or _is_last_instant(c.expression, ends)}
         case Union():
             names = [[name in _time_columns(child) for name in child.schema.names] for child in plan.inputs]
             return {name for name, times in zip(plan.schema.names, zip(*names, strict=True), strict=True) if all(times)}
@@ -156,3 +158,33 @@ def _time_columns(plan: Relation) -> set[str]:
         case Sequence(outer=False):
             return _time_columns(plan.first)
     return set()
+
+
+def _is_last_instant(expression: Expression, ends: set[str]) -> bool:
+    """Whether a value is the last millisecond of a window; rows of windows happen when these end."""
+    match expression:
+        case Call("-", (Column(name), Literal(amount))):
+            return name in ends and amount == dt.timedelta(milliseconds=1)
+    return False
+
+
+def _end_columns(plan: Relation) -> set[str]:
+    """The columns that hold the end of the window in which a tuple counts."""
+    match plan:
+        case Window():
+            return set() if plan.bounds is None else {plan.bounds[1]}
+        case Select() | RowFunctions() | Distinct():
+            return _end_columns(plan.input)
+        case Project() | Aggregate():
+            below = _end_columns(plan.input)
+            return {c.name for c in _kept_columns(plan) if _name_of(c) in below}
+    return set()
+
+
+def _kept_columns(plan: Project | Aggregate) -> tuple[Named, ...]:
+    """The columns that are values of single tuples below."""
+    return plan.columns if isinstance(plan, Project) else plan.keys
+
+
+def _name_of(column: Named) -> str | None:
+    return column.expression.name if isinstance(column.expression, Column) else None
