@@ -27,8 +27,10 @@ CALLS = (
     "first_value(v)",
     "first_value(v IGNORE NULLS)",
     "last_value(f)",
+    "count(DISTINCT v)",
+    "sum(DISTINCT v) FILTER (WHERE f > 0.5)",
 )
-ONLY_BOUNDED = ("stddev(v)", "count(DISTINCT v)", "nth_value(v, 2)", "string_agg(v::text, ',' ORDER BY v, ts, f)")
+ONLY_BOUNDED = ("stddev(v)", "nth_value(v, 2)", "string_agg(v::text, ',' ORDER BY v, ts, f)")
 PLACES = (
     *("row_number()", "rank()", "dense_rank()"),
     *("lag(v)", "lag(f, 3, -1)", "lag(v IGNORE NULLS)", "lag(v, 3, -1 IGNORE NULLS)"),

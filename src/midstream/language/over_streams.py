@@ -3,17 +3,28 @@
 What a frame with a start needs is kept as long as it may still be looked at. Of a frame without one only the functions
 are allowed whose value follows from that of the row before: all of them are made of sums, least and greatest values
 and first values. A dense rank is the number of rows so far that are the first of those equal to them in the order:
-those whose number is their rank.
+those whose number is their rank. A distinct value counts at the first row that has it: where rows are numbered for each
+value, that with the number one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from midstream.algebra.expressions import AggregateCall, Call, Case, Cast, Column, Expression, Literal, Named
+from midstream.algebra.expressions import (
+    AggregateCall,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    Named,
+    conjunction,
+)
 from midstream.algebra.over import NEIGHBOURS, RANKINGS, Frame, NamedOver, OrderKey
 from midstream.algebra.plan import Project, Relation, RowsOverStream, is_time
 from midstream.algebra.types import BOOLEAN, INTEGER
@@ -26,6 +37,9 @@ CARRIED = frozenset({"sum", "min", "max", "first_value", "last_value"})
 
 AHEAD = frozenset({"percent_rank", "cume_dist", "ntile", "lead"})
 """Functions of rows that come later in the order."""
+
+Placed = Callable[[NamedOver, str, tuple[Expression, ...]], Column]
+"""Gives rows a place among those that are equal in some values: a column of it."""
 
 ONE, NOTHING = Literal(1, INTEGER), Literal(0, INTEGER)
 
@@ -51,13 +65,14 @@ def over_stream(
         with binding.at(nodes[call.name]):
             _require_past(call)
     given = [*relation.schema.names, *(call.name for call in calls)]
-    dense = [call for call in calls if call.call.function == "dense_rank"]
-    if dense:
-        places = [NamedOver(f"{dense[0].name} {w}", AggregateCall(w, (), INTEGER)) for w in ("row_number", "rank")]
-        relation = over_stream(binding, relation, keys, order, places, dict.fromkeys([p.name for p in places], node))
-        first = Call("=", tuple(Column(p.name, INTEGER) for p in places), BOOLEAN)
-        counted = NamedOver("", AggregateCall("count", (), INTEGER, where=first))
-        calls = [replace(counted, name=call.name) if call in dense else call for call in calls]
+
+    def placed(over: NamedOver, function: str, among: tuple[Expression, ...]) -> Column:
+        nonlocal relation
+        place = NamedOver(f"{over.name} {function}", AggregateCall(function, (), INTEGER))
+        relation = over_stream(binding, relation, among, order, [place], {place.name: nodes[over.name]})
+        return Column(place.name, INTEGER)
+
+    calls = [_at_first_rows(call, keys, placed) for call in calls]
     bounded = [call for call in calls if call.call.function in NEIGHBOURS or call.frame.start is not None]
     running = [call for call in calls if call not in bounded]
     if bounded:
@@ -71,6 +86,21 @@ def over_stream(
             values.append(Named(call.name, _value(call, made)))
     # Nothing is left of what the values are made of.
     return Project(RowsOverStream(relation, keys, order, tuple(made)), tuple(values))
+
+
+def _at_first_rows(over: NamedOver, keys: tuple[Expression, ...], placed: Placed) -> NamedOver:
+    """A dense rank, or an aggregate of distinct values of all rows so far, as that of some rows."""
+    call, first = over.call, None
+    known = () if call.where is None else (call.where,)
+    if call.function == "dense_rank":
+        call, over = AggregateCall("count", (), INTEGER), NamedOver(over.name, call)
+        first = Call("=", (placed(over, "row_number", keys), placed(over, "rank", keys)), BOOLEAN)
+    elif call.distinct and call.function in ("count", "sum", "avg") and over.frame.start is None:
+        first = Call("=", (placed(over, "row_number", (*keys, *call.args, *known)), ONE), BOOLEAN)
+    elif not call.distinct or call.function not in ("min", "max"):
+        return over
+    where = call.where if first is None else conjunction([first, *known])
+    return replace(over, call=replace(call, distinct=False, where=where))
 
 
 def _require_past(call: NamedOver) -> None:
