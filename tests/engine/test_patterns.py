@@ -180,3 +180,15 @@ def test_columns_of_all_rows_are_the_keys_the_time_the_measures_and_the_rest() -
     rows = "MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES COUNT(*) AS n ALL ROWS PER MATCH PATTERN (A B))"
     found = ms.run(f"SELECT * FROM S {rows}", stream, time="ts")
     assert found.column_names[:5] == ["k", "ts", "n", "a", "b"] and found["n"].to_pylist() == [1, 2]
+
+
+def test_rows_of_one_time_are_in_the_order_that_is_asked_for() -> None:
+    rows = {"A": pa.table({"ts": [1, 1, 2, 2, 2], "n": [3, 1, 2, 5, None], "v": [1, 2, 3, 4, 5]})}
+    text = (
+        "SELECT x, y FROM A MATCH_RECOGNIZE (ORDER BY ts, {} MEASURES B.v AS x, C.v AS y PATTERN (B C) WITHIN 5) AS m"
+    )
+    for order, expected in (("n", [(2, 1), (3, 4)]), ("n DESC NULLS FIRST", [(1, 2), (5, 4)]), ("v", [(1, 2), (3, 4)])):
+        for batch in (1, 2, 100):
+            found = ms.run(text.format(order), rows, batch_rows=batch)
+            assert [(row["x"], row["y"]) for row in found.to_pylist()] == expected
+            assert ms.snapshot_equal(found, ms.reference(text.format(order), rows))

@@ -26,7 +26,7 @@ from midstream.language.over import narrowed
 from midstream.language.pattern_grammar import MatchClause
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope, ScopeSource
-from midstream.language.windows import bind_duration
+from midstream.language.windows import bind_duration, order_of
 
 LONGEST = 10_000
 """How many parts a pattern may have, written out."""
@@ -71,7 +71,9 @@ class _Binder:
         if len({measure.name for measure in measures}) < len(measures):
             raise self._error("two columns of MATCH_RECOGNIZE have the same name", hint="name all measures differently")
         within = None if clause.within is None else bind_duration(self.binding, clause.within, self.relation.domain)
-        read: list[Expression] = [*keys, *(c for _, c in conditions), *(m.expression for m in measures)]
+        ties = tuple(order_of(self.binding, clause.order[1:], lambda node: self._key(node, "ordered").name))
+        order = [Column(tie.name, self.relation.schema.field(tie.name).type) for tie in ties]
+        read: list[Expression] = [*keys, *order, *(c for _, c in conditions), *(m.expression for m in measures)]
         read += [Column(v.column, v.type) for v in self.values if v.column is not None]
         return Match(
             self._read(frozenset[str]().union(*map(columns_of, read))),
@@ -83,6 +85,7 @@ class _Binder:
             clause.skip,
             within,
             clause.all_rows,
+            ties,
         )
 
     def _condition(self, symbol: str, node: Node) -> tuple[str, Expression]:
@@ -91,7 +94,7 @@ class _Binder:
 
     def _with_columns(self, keys: list[Column], measures: list[Named]) -> list[Named]:
         """Measures between the stream's time and its other columns."""
-        time = ScalarBinder(self.binding, self.own, "ORDER BY").bind(self.clause.order[0].this)
+        time = self._ordered(self.clause.order[0].this)
         own = [Named(name, column) for source in self.own.sources for name, column in source.columns.items()]
         own = [one for one in own if one.expression not in keys]
         return [*(o for o in own if o.expression == time), *measures, *(o for o in own if o.expression != time)]
@@ -118,12 +121,10 @@ class _Binder:
             raise self._error(
                 "MATCH_RECOGNIZE takes a stream, not a window", "leave the window out; WITHIN bounds a match"
             )
-        order = self.clause.order
-        ascending = len(order) == 1 and not order[0].args.get("desc")
-        if not ascending or not is_time(
-            ScalarBinder(self.binding, self.own, "ORDER BY").bind(order[0].this), self.relation
-        ):
-            raise self._error("MATCH_RECOGNIZE needs an ORDER BY of the stream's time", "ORDER BY ts, ascending")
+        first = self.clause.order[0] if self.clause.order else exp.Ordered(this=exp.null(), desc=True)
+        if first.args.get("desc") or not is_time(self._ordered(first.this), self.relation):
+            message = "MATCH_RECOGNIZE needs an ORDER BY that begins with the stream's time"
+            raise self._error(message, "ORDER BY ts, ascending")
 
     def _require_symbols(self) -> None:
         if may_be_empty(self.pattern):
@@ -136,11 +137,14 @@ class _Binder:
         if unknown:
             raise self._error(f"the pattern has no symbol {unknown[0]}")
 
-    def _key(self, node: Node) -> Column:
-        bound = ScalarBinder(self.binding, self.own, "PARTITION BY").bind(node)
+    def _key(self, node: Node, what: str = "partitioned") -> Column:
+        bound = ScalarBinder(self.binding, self.own, "a pattern").bind(node)
         if not isinstance(bound, Column):
-            raise self._error("a pattern is partitioned by columns", "compute the key in a sub-query", node)
+            raise self._error(f"a pattern is {what} by columns", "compute the key in a sub-query", node)
         return bound
+
+    def _ordered(self, node: Node) -> Expression:
+        return ScalarBinder(self.binding, self.own, "ORDER BY").bind(node)
 
     def _binder(self, what: str) -> ScalarBinder:
         return ScalarBinder(self.binding, self.scope, what)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from zoneinfo import ZoneInfo
 
 import pyarrow.types as kind
@@ -49,7 +49,12 @@ def bind_window(
                 return Range(bind_duration(binding, clause.args["size"], domain) - bool(clause.args.get("strict")))
             case "ROWS":
                 slide = _rows(clause.args.get("slide") or "1")
-                return Rows(_rows(clause.args["rows"]), partition, slide, tuple(_order(binding, clause, column)))
+                return Rows(
+                    _rows(clause.args["rows"]),
+                    partition,
+                    slide,
+                    tuple(order_of(binding, clause.args.get("order") or (), column)),
+                )
             case "SESSION":
                 return SessionGap(bind_duration(binding, clause.args["size"], domain), partition)
         return _hop(binding, clause, domain)
@@ -70,11 +75,11 @@ def valid_until(binding: Binding, relation: Relation, end: Expression, name: str
     return Window(relation, Until(end.name))
 
 
-def _order(binding: Binding, clause: WindowClause, column: Callable[[exp.Column], str]) -> Iterator[ColumnOrder]:
+def order_of(binding: Binding, keys: Iterable[Node], column: Callable[[exp.Column], str]) -> Iterator[ColumnOrder]:
     """The columns that say which of several rows of one time is the newer one."""
-    for key in clause.args.get("order") or ():
+    for key in keys:
         if not isinstance(key.this, exp.Column):
-            raise binding.error("a window is ordered by columns", key.this, hint="compute the column in a sub-query")
+            raise binding.error("rows are ordered by columns", key.this, hint="compute the column in a sub-query")
         yield ColumnOrder(column(key.this), bool(key.args.get("desc")), key.args.get("nulls") == "FIRST")
 
 

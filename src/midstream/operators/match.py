@@ -139,7 +139,7 @@ class MatchRowsOperator(OrderedRowsOperator):
 
     def __init__(self, schema: pa.Schema, kept: SortedState, spec: MatchSpec) -> None:
         super().__init__(schema, kept, tuple(name for name in kept.schema.names if name != MATCHES), None)
-        self.spec = spec
+        self.spec, self.ties = spec, spec.match.order
 
     def drop(self, closed: ChosenRows) -> None:
         for segment, gone in closed:

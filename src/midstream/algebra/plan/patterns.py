@@ -9,11 +9,13 @@ import pyarrow as pa
 from midstream.algebra.expressions import Expression, Named
 from midstream.algebra.patterns import Pattern, PatternValue, Skip, may_be_empty
 from midstream.algebra.plan.base import UnaryRelation, require, require_readable, require_unique
+from midstream.algebra.windows import ColumnOrder
 
 
 @dataclass(frozen=True, slots=True)
 class Match(UnaryRelation):
-    """The matches of a pattern among the tuples of each partition of a stream, by time and then by all columns.
+    """The matches of a pattern among the tuples of each partition of a stream, by time, then by the
+    columns of `order`, then by all.
 
     From every tuple that may begin a match the first way that matches counts; whether it does is decided once no later
     tuple can change it, and the match happens then, but not before those that were looked for earlier. What is never
@@ -30,6 +32,7 @@ class Match(UnaryRelation):
     skip: Skip = Skip()
     within: int | None = None
     all_rows: bool = False
+    order: tuple[ColumnOrder, ...] = ()
 
     def __post_init__(self) -> None:
         require(not may_be_empty(self.pattern), "a pattern matches at least one row")
@@ -60,4 +63,5 @@ def match_label(node: Match) -> str:
     values = f" with {', '.join(map(str, node.values))}" if node.values else ""
     measures = ", ".join(map(str, node.measures))
     rows = " all rows" if node.all_rows else ""
-    return f"Match {node.pattern}{by}{within}{rows} skipping {node.skip}: {measures}; {where}{values}"
+    order = f" in order of {', '.join(map(str, node.order))}" if node.order else ""
+    return f"Match {node.pattern}{by}{order}{within}{rows} skipping {node.skip}: {measures}; {where}{values}"

@@ -28,7 +28,7 @@ class Undecided(Exception):
 def matches(plan: Match, stream: list[Tuple], catalog: Catalog) -> list[Element]:
     """One element per match, or per row of it, at the instant at which it is decided."""
     names = plan.input.schema.names
-    parts = partitions(in_order(stream), [names.index(key) for key in plan.keys])
+    parts = partitions(in_order(stream, plan.order, names), [names.index(key) for key in plan.keys])
     return [element for part in parts for element in _Partition(plan, part, catalog).elements()]
 
 
