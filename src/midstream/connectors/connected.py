@@ -10,12 +10,11 @@ from typing import TypeVar, cast
 import pyarrow as pa
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.connectors.environment import hidden
 from midstream.connectors.files.bad_rows import BAD, FIELD, BadRow, with_bad_rows
 from midstream.connectors.files.computed import Computed, computed
-from midstream.connectors.retrying import retried
+from midstream.connectors.retrying import answered
 from midstream.connectors.source import Position, Positions, Source
-from midstream.errors import InputError, JobError, MidstreamError
+from midstream.errors import InputError, JobError
 from midstream.inputs import NamedSource
 
 log = logging.getLogger(__name__)
@@ -170,15 +169,8 @@ class Connected:
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
         """What a source answers; what goes wrong there is tried again, then said without any secrets."""
-        try:
-            return retried(ask, f"{self.source.name} does not answer")
-        except MidstreamError:
-            raise
-        except Exception as error:
-            raise JobError(
-                f"stream {self.stream} cannot be read from {self.source.name}",
-                detail=hidden(f"{type(error).__name__}: {error}".strip()),
-            ) from None
+        failure = f"stream {self.stream} cannot be read from {self.source.name}"
+        return answered(ask, f"{self.source.name} does not answer", failure=failure)
 
 
 def first(one: Position, other: Position) -> Position:

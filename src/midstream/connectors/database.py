@@ -11,7 +11,7 @@ have ended are removed, new ones added, or, with a key, put in the place of the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from midstream.connectors.fitting import STOP, missing_columns, put_in
 from midstream.connectors.forms import TO, Form, instant_of, require_distinct_names
+from midstream.connectors.registry import TABLE, Option
 from midstream.connectors.sink import Delivery, raced, require_named
 from midstream.errors import JobError
 
@@ -201,6 +202,18 @@ class Database(ABC):
 
 def _names(names: Sequence[str]) -> str:
     return ", ".join(map(column, names))
+
+
+class FileDatabase(Database):
+    """A table of a database that is a file, which is made if it is not there."""
+
+    options: ClassVar[Mapping[str, Option]] = {"path": Option(str, "The file.", needed=True, place="file"), **TABLE}
+
+    def __init__(
+        self, path: str, table: str, form: Form = "rows", key: Sequence[str] = (), on_bad: str = "stop"
+    ) -> None:
+        super().__init__(table, form, key, on_bad)
+        self.path = path
 
 
 @contextmanager

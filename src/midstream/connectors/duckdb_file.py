@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from midstream.connectors.database import Database, column, committed, quoted
+from midstream.connectors.database import FileDatabase, column, committed, quoted
 from midstream.connectors.fitting import STOP
-from midstream.connectors.forms import Form
-from midstream.connectors.registry import TABLE, Option, form_option
 from midstream.connectors.sink import Delivery
 from midstream.errors import JobError
 
@@ -28,23 +26,13 @@ WHERE is_unique AND [database_name, schema_name, table_name] = $1
 """The keys of a table: columns, or expressions of an index."""
 
 
-class DuckDB(Database):
+class DuckDB(FileDatabase):
     """A table of a DuckDB file, which is made if it is not there."""
 
     kind = "duckdb"
     refusals = (duckdb.IntegrityError, duckdb.DataError)
-    options: ClassVar[Mapping[str, Option]] = {
-        "path": Option(str, "The file.", needed=True, place="file"),
-        **TABLE,
-        "form": form_option("rows", "changelog", "current"),
-    }
-
-    def __init__(
-        self, path: str, table: str, form: Form = "rows", key: Sequence[str] = (), on_bad: str = "stop"
-    ) -> None:
-        super().__init__(table, form, key, on_bad)
-        self.path = path
-        self._trial: duckdb.DuckDBPyConnection | None = None
+    _trial: duckdb.DuckDBPyConnection | None = None
+    """Tables like those of the file, in which rows are tried."""
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -12,7 +12,7 @@ import pyarrow.csv as csv
 from midstream.connectors.database import Database, column
 from midstream.connectors.environment import conceal
 from midstream.connectors.forms import Form, json_column
-from midstream.connectors.registry import TABLE, Option, form_option
+from midstream.connectors.registry import TABLE, Option
 from midstream.errors import JobError
 
 PATIENCE = 10
@@ -26,7 +26,6 @@ class Postgres(Database):
     options: ClassVar[Mapping[str, Option]] = {
         "url": Option(str, "Where the database is: postgresql://user:password@host/database.", needed=True),
         **TABLE,
-        "form": form_option("rows", "changelog", "current"),
     }
 
     def __init__(

@@ -49,10 +49,17 @@ ON_BAD = Option(
     choices=("stop", "dead_letter"),
 )
 
+
+def form_option(*forms: str) -> Option:
+    """The option of a sink that has several forms."""
+    return Option(str, "What is written: intervals, changes, or what is valid now.", choices=forms)
+
+
 TABLE = {
     "table": Option(str, "The table that results are written to; it is made if it is not there.", needed=True),
     "key": Option(list, "The columns that tell the rows of the current relation apart; rows are then replaced by key."),
     "on_bad": ON_BAD,
+    "form": form_option("rows", "changelog", "current"),
 }
 """The options of all sinks that write to tables of a database."""
 
@@ -66,11 +73,6 @@ PYTHON_TYPES: Mapping[type, str] = {
     int: "a whole number",
     bool: "true or false",
 }
-
-
-def form_option(*forms: str) -> Option:
-    """The option of a sink that has several forms."""
-    return Option(str, "What is written: intervals, changes, or what is valid now.", choices=forms)
 
 
 @dataclass(frozen=True, slots=True)

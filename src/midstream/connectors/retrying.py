@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from midstream.checkpoint.failures import StorageFailure
 from midstream.connectors.environment import hidden
-from midstream.errors import MidstreamError
+from midstream.errors import JobError, MidstreamError
 
 log = logging.getLogger(__name__)
 
@@ -30,3 +30,25 @@ def retried(act: Callable[[], Answer], words: str, but: tuple[type[Exception], .
             log.warning("%s: %s; it is tried again in %g s", words, hidden(f"{error}".split("\n")[0]), pause)
             time.sleep(pause)
     return act()
+
+
+def answered(
+    act: Callable[[], Answer],
+    words: str,
+    but: tuple[type[Exception], ...] = (),
+    failure: str | None = None,
+    unsaid: tuple[type[Exception], ...] = (),
+) -> Answer:
+    """What something gives, tried again while it fails; what is wrong in the end is said, without any secrets.
+
+    Errors among `but` would come again, and are not waited for; those that are `unsaid` stay as they are. The `failure`
+    says it where other words do than while it is tried.
+    """
+    own: tuple[type[Exception], ...] = (MidstreamError, *unsaid)
+    try:
+        return retried(act, words, but)
+    except own:
+        raise
+    except Exception as error:
+        # Without its cause: messages and local variables of clients can hold passwords.
+        raise JobError(failure or words, detail=hidden(f"{type(error).__name__}: {error}".strip())) from None

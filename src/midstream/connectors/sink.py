@@ -16,10 +16,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
-from midstream.connectors.environment import hidden
 from midstream.connectors.forms import Form, between, in_form
-from midstream.connectors.retrying import retried
-from midstream.errors import JobError, MidstreamError
+from midstream.connectors.retrying import answered
+from midstream.errors import JobError
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +112,7 @@ def deliver(sink: Sink, table: pa.Table, delivery: Delivery) -> None:
     if not table.num_rows and sink.form != "current":
         return  # nothing to remember: what starts before `until` is what starts before `since`
     words = f"sink {sink.name} does not take results of query {delivery.query}"
-    try:
-        retried(lambda: _deliver(sink, table, delivery), words, getattr(sink, "refusals", ()))
-    except MidstreamError:
-        raise
-    except Exception as error:
-        # Without its cause: messages and local variables of clients can hold passwords.
-        raise JobError(
-            words,
-            detail=hidden(f"{type(error).__name__}: {error}".strip()),
-        ) from None
+    answered(lambda: _deliver(sink, table, delivery), words, getattr(sink, "refusals", ()))
 
 
 def _deliver(sink: Sink, table: pa.Table, delivery: Delivery) -> None:

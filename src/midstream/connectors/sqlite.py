@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
-from midstream.connectors.database import Database, column, committed
-from midstream.connectors.forms import Form, json_column
-from midstream.connectors.registry import TABLE, Option, form_option
+from midstream.connectors.database import FileDatabase, column, committed
+from midstream.connectors.forms import json_column
 
 PATIENCE = 30.0
 """For how many seconds a transaction waits for one of somebody else's."""
 
 
-class Sqlite(Database):
+class Sqlite(FileDatabase):
     """A table of a SQLite file, which is made if it is not there."""
 
     kind = "sqlite"
     refusals = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError)
-    options: ClassVar[Mapping[str, Option]] = {
-        "path": Option(str, "The file.", needed=True, place="file"),
-        **TABLE,
-        "form": form_option("rows", "changelog", "current"),
-    }
-
-    def __init__(
-        self, path: str, table: str, form: Form = "rows", key: Sequence[str] = (), on_bad: str = "stop"
-    ) -> None:
-        super().__init__(table, form, key, on_bad)
-        self.path = path
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

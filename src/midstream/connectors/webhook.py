@@ -21,9 +21,9 @@ from midstream.connectors.environment import conceal, hidden
 from midstream.connectors.fitting import STOP, put_in
 from midstream.connectors.forms import Form, in_form
 from midstream.connectors.registry import ON_BAD, Option, form_option
-from midstream.connectors.retrying import retried
+from midstream.connectors.retrying import answered
 from midstream.connectors.sink import Delivery, RefusedResult, arrow
-from midstream.errors import JobError, MidstreamError
+from midstream.errors import JobError
 from midstream.inputs.json_values import json_texts
 
 PATIENCE = 30.0
@@ -86,18 +86,9 @@ class Webhook:
             delivery.keep(refused, len(refused) == table.num_rows)
 
     def _post(self, key: str, body: bytes, query: str) -> None:
-        try:
-            words = f"sink {self.name} does not take results of query {query}"
-            retried(lambda: self._posted(key, body), words, self.refusals)
-        except MidstreamError:
-            raise
-        except Exception as error:
-            if self.on_bad != STOP and isinstance(error, self.refusals):
-                raise
-            raise JobError(
-                words,
-                detail=hidden(f"{type(error).__name__}: {error}".strip()),
-            ) from None
+        words = f"sink {self.name} does not take results of query {query}"
+        unsaid = () if self.on_bad == STOP else self.refusals
+        answered(partial(self._posted, key, body), words, self.refusals, unsaid=unsaid)
 
     def _posted(self, key: str, body: bytes) -> None:
         kind = HTTPSConnection if self._secure else HTTPConnection
