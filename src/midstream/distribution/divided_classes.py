@@ -12,9 +12,9 @@ from typing import cast
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column
-from midstream.distribution.fragments import Fragment, Key, Received, Route, Staged, class_received, leaves
+from midstream.distribution.fragments import Fragment, Key, Route, Staged, class_received, leaves
 from midstream.distribution.parts_of_keys import Mergeable, is_mergeable, keys_met, keys_of, merged_over, partial_of
-from midstream.distribution.staging import receive, renumbered, with_readers
+from midstream.distribution.staging import receive, renumbered, stage_of, with_node, with_readers
 
 
 def divided(staged: Staged, classes: Collection[str]) -> Staged:
@@ -27,10 +27,10 @@ def divided(staged: Staged, classes: Collection[str]) -> Staged:
         keys = () if node is None else _common_keys(plan, node)
         if node is not None and keys:
             parts, travels = partial_of(node), _route(keys, class_received(fragment))
-            made.append(Fragment(len(made), parts, _stage(parts, made, fragment.stage), travels, None))
-            plan = _with(plan, node, merged_over(node, receive(parts, len(made) - 1, travels)))
+            made.append(Fragment(len(made), parts, max(fragment.stage, stage_of(parts, made)), travels, None))
+            plan = with_node(plan, node, merged_over(node, receive(parts, len(made) - 1, travels)))
         numbers[fragment.number] = len(made)
-        made.append(replace(fragment, number=len(made), plan=plan, stage=_stage(plan, made, fragment.stage)))
+        made.append(replace(fragment, number=len(made), plan=plan, stage=max(fragment.stage, stage_of(plan, made))))
     return replace(staged, fragments=with_readers(made)) if len(made) > len(staged.fragments) else staged
 
 
@@ -65,16 +65,7 @@ def _above(plan: p.PhysicalNode, node: p.PhysicalNode) -> list[p.PhysicalNode]:
     return found[:-1]
 
 
-def _with(plan: p.PhysicalNode, node: p.PhysicalNode, other: p.PhysicalNode) -> p.PhysicalNode:
-    return p.replaced(plan, lambda seen: other if seen is node else None)
-
-
 def _route(keys: tuple[str, ...], key_class: str) -> Route:
     """By what parts travel: a class of its own, because what merges them cannot be shared by slots itself."""
     name = f"parts of {key_class}"
     return Route(keys, key_class=name, key_text=name)
-
-
-def _stage(plan: p.PhysicalNode, made: list[Fragment], least: int) -> int:
-    received = [node for node in p.walk_physical(plan) if isinstance(node, Received)]
-    return max(least, 1 + max((made[leaf.fragment].stage for leaf in received), default=-1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 
 def plans_text(plans: Mapping[int, str]) -> str:
@@ -13,12 +13,8 @@ def plans_text(plans: Mapping[int, str]) -> str:
     >>> plans_text({0: "((A B) C)", 1: "(A (B C))", 2: "((A B) C)"})
     '((A B) C) in slots 0, 2; (A (B C)) in slot 1'
     """
-    by_plan: dict[str, list[int]] = {}
-    for slot, text in sorted(plans.items()):
-        by_plan.setdefault(text, []).append(slot)
-    if len(by_plan) == 1:
-        return next(iter(by_plan))
-    return "; ".join(f"{text} in {slots_text(slots)}" for text, slots in by_plan.items())
+    by_plan = _by_plan(plans)
+    return next(iter(by_plan)) if len(by_plan) == 1 else "; ".join(_placed(by_plan))
 
 
 def slots_text(slots: Sequence[int]) -> str:
@@ -36,8 +32,15 @@ def plan_text_beside(plan: str, local: Mapping[int, str]) -> str:
     >>> plan_text_beside("((A B) C)", {1: "(A (B C))", 2: "((A B) C)"})
     '((A B) C); (A (B C)) in slot 1'
     """
-    by_plan: dict[str, list[int]] = {}
-    for slot, text in sorted(local.items()):
-        by_plan.setdefault(text, []).append(slot)
-    others = (f"{text} in {slots_text(slots)}" for text, slots in by_plan.items() if text != plan)
-    return "; ".join([plan, *others])
+    return "; ".join([plan, *_placed({text: slots for text, slots in _by_plan(local).items() if text != plan})])
+
+
+def _by_plan(plans: Mapping[int, str]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for slot, text in sorted(plans.items()):
+        found.setdefault(text, []).append(slot)
+    return found
+
+
+def _placed(by_plan: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    return (f"{text} in {slots_text(slots)}" for text, slots in by_plan.items())

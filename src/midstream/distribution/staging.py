@@ -49,20 +49,20 @@ def staged(
                 number = len(fragments)
                 fragments.append(Fragment(number, above, 0, wants[source.stream.alias], None))
                 _keep(source.stream.name, STAY, arriving, used)
-                node = _with(node, above, receive(above, number, wants[source.stream.alias]))
-        stage = max(part.stage, _stage(node, fragments))
+                node = with_node(node, above, receive(above, number, wants[source.stream.alias]))
+        stage = max(part.stage, stage_of(node, fragments))
         for ways in [n for n in p.walk_physical(node) if isinstance(n, Ways)]:
-            own = _stage(ways, fragments)
+            own = stage_of(ways, fragments)
             if own < stage:  # its windows are kept in that stage: what it reads must be read there
                 number = len(fragments)
                 fragments.append(Fragment(number, ways, own, STAY, None))
-                node = _with(node, ways, receive(ways, number, STAY))
+                node = with_node(node, ways, receive(ways, number, STAY))
         numbers[i] = len(fragments)
         fragments.append(Fragment(len(fragments), node, stage, part.route, None))
     return Staged(with_key_classes(with_readers(fragments)), used)
 
 
-def _stage(node: p.PhysicalNode, fragments: Sequence[Fragment]) -> int:
+def stage_of(node: p.PhysicalNode, fragments: Sequence[Fragment]) -> int:
     """The first stage in which all that a plan reads is there."""
     return 1 + max((fragments[leaf.fragment].stage for leaf in leaves(node) if isinstance(leaf, Received)), default=-1)
 
@@ -126,9 +126,10 @@ def renumbered(plan: p.PhysicalNode, numbers: Mapping[int, int]) -> p.PhysicalNo
     """A plan that reads fragments by other numbers."""
     for leaf in list(leaves(plan)):
         if isinstance(leaf, Received):
-            plan = _with(plan, leaf, receive(leaf.producer, numbers[leaf.fragment], leaf.route))
+            plan = with_node(plan, leaf, receive(leaf.producer, numbers[leaf.fragment], leaf.route))
     return plan
 
 
-def _with(plan: p.PhysicalNode, old: p.PhysicalNode, new: p.PhysicalNode) -> p.PhysicalNode:
+def with_node(plan: p.PhysicalNode, old: p.PhysicalNode, new: p.PhysicalNode) -> p.PhysicalNode:
+    """A plan with a node in the place of another."""
     return p.replaced(plan, lambda node: new if node is old else None)
