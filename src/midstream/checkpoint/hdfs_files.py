@@ -25,9 +25,7 @@ class HdfsFiles(RemoteFiles):
         filesystem, final = self._place(path)
         unfinished = _unfinished(final)
         try:
-            reach(f"{point}.before_write")
             put(filesystem, unfinished, pieces, point)
-            reach(f"{point}.after_write")
             reach(f"{point}.before_rename")
             filesystem.move(unfinished, final)
             reach(f"{point}.after_rename")
@@ -39,12 +37,7 @@ class HdfsFiles(RemoteFiles):
     def _create(self, path: str, pieces: Sequence[Data], point: str) -> None:
         filesystem, final = self._place(path)
 
-        def write(unfinished: str) -> None:
-            reach(f"{point}.before_write")
-            put(filesystem, unfinished, pieces, point)
-            reach(f"{point}.after_write")
-
-        claims.create(filesystem, final, write, point)
+        claims.create(filesystem, final, lambda unfinished: put(filesystem, unfinished, pieces, point), point)
 
 
 def _unfinished(final: str) -> Any:

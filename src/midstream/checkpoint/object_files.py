@@ -28,9 +28,7 @@ class ObjectFiles(RemoteFiles):
 
     def _replace(self, path: str, pieces: Sequence[Data], point: str) -> None:
         filesystem, place = self._place(path)
-        reach(f"{point}.before_write")
         put(filesystem, place, pieces, point)
-        reach(f"{point}.after_write")
 
     def _create(self, path: str, pieces: Sequence[Data], point: str) -> None:
         reach(f"{point}.before_write")

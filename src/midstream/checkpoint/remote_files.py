@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 
 from midstream.checkpoint import fetched, maps
 from midstream.checkpoint.claims import is_file
+from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.failures import MissingFile, storage_errors
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Data, Files, Paths, pieces_of, write_halting
@@ -113,9 +114,7 @@ class RemoteFiles(Files):
 
     def entry(self, path: str) -> SourceFile | None:
         """A file as it is now, if it is there."""
-        filesystem, place = self._place(path)
-        with storage_errors("look for", self.full(path)):
-            info = filesystem.get_file_info(place)
+        info = self._info(path)
         return SourceFile(path, info.size, info.mtime_ns) if info.type == pafs.FileType.File else None
 
     def opened(self, path: str) -> pa.NativeFile:
@@ -141,16 +140,17 @@ class RemoteFiles(Files):
             filesystem.create_dir(place, recursive=True)
 
     def exists(self, path: str) -> bool:
-        filesystem, place = self._place(path)
-        with storage_errors("look for", self.full(path)):
-            return is_file(filesystem, place)
+        return bool(self._info(path).type == pafs.FileType.File)
 
     def fingerprint(self, path: str) -> str | None:
         """The time at which it was stored: that of a copy is another."""
+        known = self._info(path)
+        return None if known.mtime_ns is None else str(known.mtime_ns)
+
+    def _info(self, path: str) -> pafs.FileInfo:
         filesystem, place = self._place(path)
         with storage_errors("look for", self.full(path)):
-            known = filesystem.get_file_info(place)
-        return None if known.mtime_ns is None else str(known.mtime_ns)
+            return filesystem.get_file_info(place)
 
     def sync(self, dir: str) -> None:
         """Nothing is left to do: what was put is safe."""
@@ -183,6 +183,7 @@ def _patient(uri: str) -> str:
 
 def put(filesystem: Any, place: str, pieces: Sequence[Data], point: str) -> None:
     """Writes a file where it is to be."""
+    reach(f"{point}.before_write")
     parent = str(PurePosixPath(place).parent)
     try:
         stream = filesystem.open_output_stream(place, compression=None)
@@ -191,3 +192,4 @@ def put(filesystem: Any, place: str, pieces: Sequence[Data], point: str) -> None
         stream = filesystem.open_output_stream(place, compression=None)
     with stream:
         write_halting(stream, pieces, point)
+    reach(f"{point}.after_write")
