@@ -26,7 +26,7 @@ import pyarrow.csv
 
 from midstream.connectors.files.columns import declared_names
 from midstream.connectors.files.options import CsvOptions
-from midstream.connectors.files.text_values import BadRecord, TextRows, cast_texts, in_parts, rows_of, texts_as
+from midstream.connectors.files.text_values import BadRecord, TextRows, as_declared_type, in_parts, rows_of, texts_as
 
 _MARK = b"\xef\xbb\xbf"
 """What UTF-8 texts may begin with."""
@@ -119,7 +119,7 @@ def _at_once(text: bytes, schema: pa.Schema, columns: _Columns, options: CsvOpti
         if _QUOTE in text and _may_be_open(text, table.column(names[-1])):
             return None
         found = [None if place is None else table.column(str(place)) for place in columns.declared]
-        cast = [None if c is None else _as_declared(c, f.type) for c, f in zip(found, schema, strict=True)]
+        cast = [None if c is None else as_declared_type(c, f.type) for c, f in zip(found, schema, strict=True)]
     except (pa.ArrowException, ValueError):
         return None
     return rows_of(cast, schema, table.num_rows)
@@ -136,10 +136,6 @@ def _may_be_open(text: bytes, last: pa.ChunkedArray) -> bool:
 def _parsed_as(kind: pa.DataType) -> pa.DataType:
     """The type that text is first read as: Arrow forgets the zones of times unless they stay text."""
     return pa.string() if pa.types.is_timestamp(kind) else kind
-
-
-def _as_declared(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return column if column.type == kind else cast_texts(column, kind)
 
 
 def in_blocks(read: Callable[[int], pa.Table]) -> pa.Table:

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from midstream.connectors.files.csv_text import in_blocks
-from midstream.connectors.files.text_values import BadRecord, TextRows, cast_texts, in_parts, rows_of, texts_as
+from midstream.connectors.files.text_values import BadRecord, TextRows, as_declared_type, in_parts, rows_of, texts_as
 from midstream.inputs.json_lines import without_leading_nulls
 
 _MARK = b"\xef\xbb\xbf"
@@ -107,16 +107,12 @@ def _at_once(text: bytes, schema: pa.Schema) -> pa.Table | None:
 
     try:
         table = in_blocks(read)
-        columns = [_as_declared(table.column(f.name), f.type) for f in schema]
+        columns = [as_declared_type(table.column(f.name), f.type) for f in schema]
         made = rows_of(columns, schema, table.num_rows)
         made.validate(full=True)
         return made
     except (pa.ArrowException, ValueError, KeyError):
         return None
-
-
-def _as_declared(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return cast_texts(column, kind) if column.type != kind else column
 
 
 @dataclass(frozen=True, slots=True)

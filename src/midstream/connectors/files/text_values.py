@@ -114,3 +114,8 @@ def rows_of(columns: Sequence[pa.Array | None], schema: pa.Schema, length: int) 
     """A table of columns; those that are missing are null."""
     found = zip(columns, schema, strict=True)
     return pa.Table.from_arrays([pa.nulls(length, f.type) if c is None else c for c, f in found], schema=schema)
+
+
+def as_declared_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column of texts, or of the type that it is to have, as values of that type."""
+    return column if column.type == kind else cast_texts(column, kind)
