@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_the_error_that_ended_a_job_is_on_every_view(failed: Path):
     assert (status["running"], status["phase"], status["batch"]) == (False, "failed", job.batch)
     stopped = status["stopped"]
     assert stopped["reason"] == "error" and stopped["batch"] == job.batch and stopped["message"]
-    assert job.phase == JobPhase.FAILED and job.stopped is not None and job.stopped.to_json() == stopped
+    assert job.phase == JobPhase.FAILED and job.stopped is not None and asdict(job.stopped) == stopped
     page = job_summary(job)
     assert (page["phase"], page["stopped"], page["running"]) == ("failed", stopped, False)
     assert [query["status"] for query in page["queries"]] == ["failed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from threading import Event, Thread
 from typing import Any
 
@@ -52,7 +52,7 @@ class Served(Many):
             case {"command": "add", "query": name, "cql": cql}:
                 return {"query": name, "plan": self.add(name, cql).plan.text}
             case {"command": "resume", "query": name}:
-                return {"query": name, **driver.resume(name).to_json()}
+                return {"query": name, **asdict(driver.resume(name))}
             case {"command": "drop", "query": name}:
                 self.drop(name)
                 return {"query": name}

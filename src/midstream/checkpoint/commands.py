@@ -90,6 +90,13 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class AboutQuery(Command):
+    """A command about a query of the job."""
+
+    query: str = asked_field(NAME, "The query's name.")
+
+
+@dataclass(frozen=True, slots=True)
 class ShowStatus(Command):
     """Show the progress of a job; from its checkpoint if it does not run."""
 
@@ -97,23 +104,21 @@ class ShowStatus(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class ShowPlan(Command):
+class ShowPlan(AboutQuery):
     """Show the current plan of a query of a job; from its checkpoint if it does not run."""
 
     name, title, examples, changes, forecast = "plan", "Plan", ("hot",), False, False
-    query: str = asked_field(NAME, "The query's name.")
 
 
 @dataclass(frozen=True, slots=True)
-class OfferPlans(Command):
+class OfferPlans(AboutQuery):
     """Show equivalent plans of a running query with their costs, the cheapest first."""
 
     name, title, examples, changes, forecast = "plans", "Plans", ("hot",), False, False
-    query: str = asked_field(NAME, "The query's name.")
 
 
 @dataclass(frozen=True, slots=True)
-class Migrate(Command):
+class Migrate(AboutQuery):
     """Migrate a query of a running job to another plan while results keep flowing."""
 
     name, title = "migrate", "Migrate"
@@ -122,7 +127,6 @@ class Migrate(Command):
         'hot "(A (B C))" --slots 1',
         'hot "(A (B C))" --verify "10 minutes"',
     )
-    query: str = asked_field(NAME, "The query's name.")
     plan: str = asked_field(PLAN, "The plan to migrate to, such as '((A B) C)'.")
     strategy: str = asked_field(TEXT, "The migration strategy.", "auto", _strategies)
     part: str = asked_field(
@@ -140,11 +144,10 @@ class Migrate(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class CancelMigration(Command):
+class CancelMigration(AboutQuery):
     """Go back to the plan before the migration under way; nothing is lost or doubled."""
 
     name, title, examples, part_of = "cancel", "Cancel a migration", ("hot --cancel",), "migrate"
-    query: str = asked_field(NAME, "The query's name.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +159,10 @@ class ScheduleOperators(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Adapt(Command):
+class Adapt(AboutQuery):
     """Change the adaptivity of a query of a running job: off, suggestions only, or automatic."""
 
     name, title, examples = "adapt", "Adaptivity", ("hot suggest",)
-    query: str = asked_field(NAME, "The query's name.")
     mode: str = asked_field(TEXT, "off, suggest or auto.", choices=_modes)
 
 
@@ -186,7 +188,7 @@ class AddQuery(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceQuery(Command):
+class ReplaceQuery(AboutQuery):
     """Put another text in the place of a query of a running job; it starts with what follows from kept windows."""
 
     name, title = "replace", "Replace a query"
@@ -195,7 +197,6 @@ class ReplaceQuery(Command):
         "hot @hot.sql --incomplete withhold",
         "hot @hot.sql --verify '1 hour' --where 'n > 3' --then wait",
     )
-    query: str = asked_field(NAME, "The query's name.")
     cql: str = asked_field(CQL, "Its new text; @FILE reads it from a file, - from standard input.")
     plan: str | None = asked_field(TEXT, "The plan that it starts with, such as '((A B) C)'.", None)
     incomplete: str = asked_field(
@@ -216,11 +217,10 @@ class ReplaceQuery(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchQuery(Command):
+class SwitchQuery(AboutQuery):
     """Let the other text that runs beside a query take its place now, whatever it waits for."""
 
     name, title, examples, part_of = "switch", "Switch to the new text", ("hot --switch",), "replace"
-    query: str = asked_field(NAME, "The query's name.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +232,10 @@ class DropQuery(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeQuery(Command):
+class ResumeQuery(AboutQuery):
     """Resume a query that was stopped by a bad value, without the rows that arrived since."""
 
     name, title, examples = "resume", "Resume a query", ("big",)
-    query: str = asked_field(NAME, "The query's name.")
 
 
 @dataclass(frozen=True, slots=True)

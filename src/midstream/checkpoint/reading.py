@@ -276,6 +276,12 @@ class StoredJob:
         with self._retained(self.batch):
             return metrics_of(self.store.files, self.manifest, batches)
 
+    def recent(self, batches: int = 60) -> tuple[list[int], list[float | None]]:
+        """How many rows came with each of the last batches, and how many seconds each took."""
+        rows = self.metrics(batches).to_pylist()[-batches:]
+        took = [dict(row["seconds"]) for row in rows]
+        return [sum(dict(row["rows"]).values()) for row in rows], [each.get("batch", each.get("job")) for each in took]
+
     def rates(self) -> Rates:
         """Rows and results a second over the last minutes."""
         return rates(self.metrics(RATES_OVER))

@@ -193,10 +193,6 @@ class Fault:
     detail: str | None = None
     hint: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The fault as users see it."""
-        return {"batch": self.batch, "reason": self.reason, "detail": self.detail, "hint": self.hint}
-
 
 @dataclass(frozen=True, slots=True)
 class SetAside:

@@ -11,9 +11,6 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.store import CheckpointStore
 from midstream.checkpoint.stored import StoredMigration, StoredQuery
 
-RECENT = 60
-"""Of how many batches rows and seconds are told one by one."""
-
 
 def job_at(checkpoint: str) -> StoredJob:
     """The job at a checkpoint as of its newest batch; one that runs and has done none yet is told as it begins."""
@@ -26,7 +23,7 @@ def job_at(checkpoint: str) -> StoredJob:
 def status_record(job: StoredJob) -> dict[str, Any]:
     """How far a job is, as of its batch."""
     now, manifest, slots, rates = job.standing, job.manifest, job.slots, job.rates()
-    recent = job.metrics(RECENT).to_pylist()[-RECENT:]
+    rows, seconds = job.recent()
     requests = [{**asdict(request), "status": request.status} for request in job.requests]
     return {
         "name": job.name,
@@ -67,10 +64,7 @@ def status_record(job: StoredJob) -> dict[str, Any]:
         },
         "last_batch": None if job.last_batch is None else dict(job.last_batch),
         "rates": asdict(rates),
-        "recent": {
-            "rows": [sum(dict(row["rows"]).values()) for row in recent],
-            "seconds": [dict(row["seconds"]).get("batch", dict(row["seconds"]).get("job")) for row in recent],
-        },
+        "recent": {"rows": rows, "seconds": seconds},
     }
 
 
@@ -100,7 +94,7 @@ def _query(job: StoredJob, query: StoredQuery) -> dict[str, Any]:
         "state_bytes": query.state_bytes,
         "history": [_change(change) for change in (*query.history, *under_way)],
         "adaptivity": adaptivity,
-        "quarantine": None if query.quarantine is None else query.quarantine.to_json(),
+        "quarantine": None if query.quarantine is None else asdict(query.quarantine),
         "set_aside": 0 if query.account.set_aside is None else query.account.set_aside.rows,
         "waits_for": None if query.waits_for is None else asdict(query.waits_for),
         "shared_with": dict(query.shared_with),

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -66,10 +65,6 @@ class RunStop:
         message = "internal error: this is a defect of Midstream, or of a function or sink that it called"
         return _cut(RunStop(Reason.ERROR, at, message, f"{type(error).__name__}: {error}", None, batch))
 
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as plain values."""
-        return {**asdict(self), "reason": str(self.reason)}
-
 
 @dataclass(frozen=True, slots=True)
 class JobStanding:
@@ -89,18 +84,19 @@ class JobStanding:
 
     def to_json(self) -> dict[str, Any]:
         """What every view shows of it."""
-        return {"phase": str(self.phase), "stopped": None if self.stop is None else self.stop.to_json()}
+        return {"phase": str(self.phase), "stopped": None if self.stop is None else asdict(self.stop)}
 
 
 def record_error(files: Files, stop: RunStop) -> None:
     """Writes down what ended a run; its lease has to be held."""
-    files.write_atomic(LAST_ERROR, json.dumps(stop.to_json()).encode(), point="last_error")
+    files.write_atomic(LAST_ERROR, json.dumps(asdict(stop)).encode(), point="last_error")
 
 
 def last_error(files: Files, batch: int | None) -> RunStop | None:
     """What ended a run after which no batch was done; `batch` is the newest."""
     try:
-        stop = _stop(json.loads(files.read(LAST_ERROR)))
+        record = json.loads(files.read(LAST_ERROR))
+        stop = RunStop(**{**record, "reason": Reason(record["reason"])})
     except MissingFile:
         return None
     except (ValueError, TypeError, KeyError):
@@ -175,10 +171,6 @@ def _without_error(present: Seen, batch: int | None) -> RunStop:
     )
 
 
-def _stop(record: Mapping[str, Any]) -> RunStop:
-    return RunStop(**{**record, "reason": Reason(record["reason"])})
-
-
 def _cut(stop: RunStop) -> RunStop:
     texts = {name: text[:LONGEST] for name in ("message", "detail", "hint") if (text := getattr(stop, name))}
-    return RunStop(**{**asdict(stop), **texts})
+    return replace(stop, **texts)

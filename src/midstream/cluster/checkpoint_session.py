@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Self
 
 import pyarrow as pa
@@ -226,7 +226,7 @@ class CheckpointSession(Commanded):
             job.drop(name)
 
     def resume(self, name: str) -> dict[str, Any]:
-        return self._job.resume(name).to_json()
+        return asdict(self._job.resume(name))
 
     def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto", by: str | None = None) -> bool:
         return self._job.rebalance(routing, protocol_named(protocol), by or "")

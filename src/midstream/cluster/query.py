@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -69,7 +70,7 @@ class Query(ContinuousQuery):
     def quarantine(self) -> dict[str, Any] | None:
         """Why and since which batch it takes in nothing; None if it is at work."""
         fault = self._job.state.faults.stopped.get(self.name)
-        return None if fault is None else fault.to_json()
+        return None if fault is None else asdict(fault)
 
     def resume(self) -> None:
         """Goes on with the next batch, as if the rows since it was stopped had never come."""

@@ -12,7 +12,6 @@ from rich.text import Text
 from midstream.algebra.time import amount, instant, length, plural, seconds, size
 from midstream.checkpoint.metrics import Rates
 from midstream.checkpoint.reading import StoredJob
-from midstream.checkpoint.status import RECENT
 from midstream.checkpoint.stops import stop_lines
 from midstream.checkpoint.stored import StoredMigration, StoredQuery, StoredStream
 from midstream.checkpoint.stored_slots import StoredSlots
@@ -61,9 +60,7 @@ def _head(job: StoredJob) -> Text:
 
 
 def _trend(job: StoredJob, rates: Rates) -> Table:
-    recent = job.metrics(RECENT).to_pylist()[-RECENT:]
-    rows = [sum(dict(row["rows"]).values()) for row in recent]
-    took = [dict(row["seconds"]).get("batch", dict(row["seconds"]).get("job")) for row in recent]
+    rows, took = job.recent()
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, overflow="crop")
