@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from midstream.algebra.time import TimeDomain
 from midstream.checkpoint.file_entries import ListFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.format import (
@@ -83,6 +84,11 @@ class Manifest:
     def account(self, query: str) -> QueryAccount:
         """What is remembered of a query."""
         return self.accounts.get(query) or QueryAccount()
+
+    def domain(self, query: str) -> TimeDomain:
+        """How the instants of a query are read."""
+        entry = self.queries.get(query)
+        return TimeDomain.of_word("integer" if entry is None else entry.time)
 
     def with_account(self, query: str, **changes: Any) -> Manifest:
         """The manifest that remembers other things of a query."""

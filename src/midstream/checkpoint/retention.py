@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_TIME, instant, ticks
+from midstream.algebra.time import BEGINNING, INFINITY, TIMESTAMP_TIME, instant, ticks
 from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, read_list, results_of
@@ -257,11 +257,10 @@ def kept_from(manifest: Manifest, query: str) -> int:
 
 def removed_text(manifest: Manifest, query: str) -> str | None:
     """What has been removed of a query's results, in words."""
-    removed, entry = manifest.account(query).removed, manifest.queries.get(query)
+    removed = manifest.account(query).removed
     if removed is None:
         return None
-    domain = INTEGER_TIME if entry is None or entry.time == "integer" else TIMESTAMP_TIME
-    before = instant(removed["before"], domain)
+    before = instant(removed["before"], manifest.domain(query))
     return f"{removed['rows']:,} results of query {query} that start before {before} were removed by retention"
 
 

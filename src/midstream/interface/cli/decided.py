@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from midstream.adaptation.cost_corrections import costs_text
-from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain, amount, instant, rate, share, size
+from midstream.algebra.time import TimeDomain, amount, instant, rate, share, size
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored import Knowledge
 
@@ -42,7 +42,7 @@ def decided_text(record: dict[str, Any]) -> str:
     moving = f", migrating to {record['migrating_to']}" if record["migrating_to"] else ""
     lines = [f"query {record['query']}, batch {record['batch']}, adaptivity {record['adaptivity']}"]
     lines += [f"plan {record['plan'] or 'without joins'}{moving}", "", record["why"]]
-    domain = TIMESTAMP_TIME if record["time"] == "timestamp" else INTEGER_TIME
+    domain = TimeDomain.of_word(record["time"])
     streams = record["statistics"].get("streams", {})
     if streams:
         lines += ["", "Streams", ""]

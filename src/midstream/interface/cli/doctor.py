@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from midstream.algebra.time import size
 from midstream.cluster.spark_version import (
     EXTRA,
     OLDEST_JAVA,
@@ -136,9 +137,9 @@ def _folder(name: str, path: Path, advice: str) -> Finding:
     except OSError as error:
         return Finding(name, "wrong", f"{folder} cannot be written: {error.strerror}", advice)
     free = shutil.disk_usage(folder).free
-    found = f"{path}, {_size(free)} free"
+    found = f"{path}, {size(free)} free"
     if free < ENOUGH_DISK:
-        return Finding(name, "attention", found, f"free some space: below {_size(ENOUGH_DISK)} a job may run full")
+        return Finding(name, "attention", found, f"free some space: below {size(ENOUGH_DISK)} a job may run full")
     return Finding(name, "good", found)
 
 
@@ -173,8 +174,8 @@ def _memory() -> Finding:
         return Finding("memory", "good", f"unknown on {sys.platform}")
     if free < ENOUGH_MEMORY:
         advice = "end other programs, or lower memory_per_slot and slots in the job file"
-        return Finding("memory", "attention", f"{_size(free)} available", advice)
-    return Finding("memory", "good", f"{_size(free)} available")
+        return Finding("memory", "attention", f"{size(free)} available", advice)
+    return Finding("memory", "good", f"{size(free)} available")
 
 
 def available_memory(source: Path = Path("/proc/meminfo")) -> int | None:
@@ -185,19 +186,6 @@ def available_memory(source: Path = Path("/proc/meminfo")) -> int | None:
         return None
     sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
     return sizes[0] if sizes else None
-
-
-def _size(number: float) -> str:
-    """A number of bytes for people.
-
-    >>> _size(512), _size(5 * 2**30)
-    ('512 B', '5.0 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1024:
-            return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1024
-    return f"{number:.1f} TB"
 
 
 def _lines(findings: list[Finding]) -> Iterator[str]:

@@ -41,7 +41,7 @@ from midstream.job.commands.replacement import query_named, replacement, switche
 from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import CostsCorrected, MoveCancelled, Rebalanced
 from midstream.job.job import Job
-from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
+from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now, watched
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import Beginning, RunningQuery
@@ -57,7 +57,6 @@ from midstream.migration.costs import Predictor
 from midstream.migration.predict import predicted, prediction_text
 from midstream.migration.protocol import Decision, Situation, Strategy
 from midstream.migration.registry import STRATEGIES
-from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, best_plan, enumerate_plans, plan_query
 from midstream.optimizer.sites.links import changes, links_summary
@@ -115,12 +114,8 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
 
 def offered_plans(job: Job, query: RunningQuery) -> list[Record]:
     """Plans of a query, the cheapest first, by what is known of its streams; the running one is among them."""
-    watcher = job.watchers.by_query.get(query.name)
-    observed = None if watcher is None else watcher.observed
-    estimator = None
-    if observed is not None and observed.streams:
-        prices = job.watchers.constants.by_tick(query.plan.query.domain)
-        estimator = Estimator(observed, query.plan.emission, prices, True, topology_now(job))
+    estimator = watched(job, query, topology_now(job))
+    observed = None if estimator is None else estimator.statistics
     plans = {plan.text: plan for plan in _plans(job, query, observed)}
     plans.setdefault(query.plan.text, query.plan)
     costs = {text: None if estimator is None else estimator.per_tick(p.logical) for text, p in plans.items()}
@@ -322,12 +317,10 @@ def _links(job: Job, wanted: Mapping[str, str]) -> Record:
     located, known = job.watchers.located, job.state.settings.links
     later = located.changed(known, wanted)
     queries = {}
-    for name, watcher in job.watchers.by_query.items():
-        query, observed = query_named(job, name), watcher.observed
-        if observed.streams:
-            prices = job.watchers.constants.by_tick(query.plan.query.domain)
-            topology = located.topology(job.state.slots, later)
-            estimator = Estimator(observed, query.plan.emission, prices, True, topology)
+    for name in job.watchers.by_query:
+        query = query_named(job, name)
+        estimator = watched(job, query, located.topology(job.state.slots, later))
+        if estimator is not None:
             best = best_plan(query.plan.query, query.plan.emission, estimator)
             costs = {"cost": estimator.per_tick(query.plan.logical), "best_cost": estimator.per_tick(best.logical)}
             queries[name] = {"plan": query.plan.text, "best": best.text, **costs}

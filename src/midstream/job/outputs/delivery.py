@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_TIME, instant
+from midstream.algebra.time import BEGINNING, INFINITY, instant
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.ledger import Delivered, Ledger
 from midstream.checkpoint.manifest import Manifest, name_of_identity
@@ -341,5 +341,4 @@ def _instant(manifest: Manifest, query: str, ticks: int) -> str:
     """An instant as people read it."""
     if ticks in (BEGINNING, INFINITY):
         return "the beginning" if ticks == BEGINNING else "the end"
-    entry = manifest.queries.get(query)
-    return instant(ticks, INTEGER_TIME if entry is None or entry.time == "integer" else TIMESTAMP_TIME)
+    return instant(ticks, manifest.domain(query))

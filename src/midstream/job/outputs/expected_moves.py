@@ -24,16 +24,22 @@ def topology_now(job: Job) -> Topology | None:
     return job.watchers.located.topology(job.state.slots, job.state.settings.links)
 
 
+def watched(job: Job, query: RunningQuery, topology: Topology | None) -> Estimator | None:
+    """What estimates what plans of a query cost, by what was seen of its streams; None if nothing was."""
+    watcher = job.watchers.by_query.get(query.name)
+    if watcher is None or not watcher.observed.streams:
+        return None
+    prices = job.watchers.constants.by_tick(query.plan.query.domain)
+    return Estimator(watcher.observed, query.plan.emission, prices, True, topology)
+
+
 def expected_moves(job: Job, query: RunningQuery) -> Expected | None:
     """What is expected of the running plan of a query, if it is watched."""
-    watcher = job.watchers.by_query.get(query.name)
-    observed = None if watcher is None else watcher.observed
-    if observed is None or not observed.streams or not observed.batch_ticks:
-        return None
     topology = topology_now(job) or topology_of({}, job.state.slots)
-    prices = job.watchers.constants.by_tick(query.plan.query.domain)
-    cost = Estimator(observed, query.plan.emission, prices, True, topology).cost(query.plan.logical)
-    ticks = observed.batch_ticks
+    estimator = watched(job, query, topology)
+    if estimator is None or not estimator.statistics.batch_ticks:
+        return None
+    cost, ticks = estimator.cost(query.plan.logical), estimator.statistics.batch_ticks
     sizes = {} if cost.transfers is None else topology.by_name(cost.transfers)
     return Expected(cost.moved * ticks, {_named(*pair): size * ticks for pair, size in sizes.items()})
 
