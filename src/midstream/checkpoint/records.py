@@ -90,19 +90,15 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class DoubledMove:
-    """A move of partition groups whose rows go to two slots meanwhile: where the groups go, and since which batch.
+    """A move of partition groups whose rows go to two slots meanwhile: how they are dealt then, and since which batch.
 
     Answers go over to the new slots at `split_at`, or, without one, as marked rows end. `queries` are those that move
     in this way, with whether only their moving groups run twice or all of them. A move that is `over` ends before the
     next batch; one that was `cancelled`, for that reason, leaves the groups where they were.
     """
 
-    protocol: str
-    groups: Sequence[int]
-    slots: int
+    target: Routing
     begun: int
-    trigger: str = ""
-    reason: str = ""
     split_at: int | None = None
     queries: Mapping[str, str] = field(default_factory=dict)
     over: bool = False

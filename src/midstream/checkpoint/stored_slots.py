@@ -86,8 +86,8 @@ def moving_groups(manifest: Manifest) -> MovingGroups | None:
     move = manifest.slots.doubled
     if move is None:
         return None
-    changed = sum(old != new for old, new in zip(manifest.slots.routing, move.groups, strict=True))
-    return MovingGroups(move.protocol, changed, move.begun, move.trigger)
+    changed = sum(old != new for old, new in zip(manifest.slots.routing, move.target.groups, strict=True))
+    return MovingGroups(move.target.protocol, changed, move.begun, move.target.trigger)
 
 
 def _key_classes(manifest: Manifest) -> Iterator[KeyClassSlots]:

@@ -80,7 +80,7 @@ class Dealing:
 
     def _parts(self, move: DoubledMove, how: str, lane: Lane) -> Iterator[tuple[int, Lane]]:
         """The lanes into which that of a plan is divided while groups move."""
-        old, new, at, region = self.groups, tuple(move.groups), move.split_at, lane.region
+        old, new, at, region = self.groups, move.target.groups, move.split_at, lane.region
         if at is not None and region.until <= at:
             yield STAYING, replace(lane, routing=old)
             return
@@ -121,7 +121,7 @@ def copies_of(routing: Sequence[int], move: DoubledMove | None) -> dict[int, tup
     """The slots besides the owner's to which rows of groups go."""
     if move is None:
         return {}
-    dealt = enumerate(zip(routing, move.groups, strict=True))
+    dealt = enumerate(zip(routing, move.target.groups, strict=True))
     return {group: (new,) for group, (old, new) in dealt if old != new}
 
 

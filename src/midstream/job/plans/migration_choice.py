@@ -218,7 +218,7 @@ def require_cancellable(query: RunningQuery, move: DoubledMove | None) -> Migrat
         )
     if move is not None and move.split_at is not None and migration.split_at <= move.split_at:
         raise MigrationError(
-            f"the migration of query {query.name} cannot be cancelled while its groups move by {move.protocol}",
+            f"the migration of query {query.name} cannot be cancelled while its groups move by {move.target.protocol}",
             detail="the old plan does not run in the slots that they go to",
             hint="cancel the move first, or let both end",
         )

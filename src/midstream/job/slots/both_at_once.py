@@ -86,7 +86,7 @@ def require_both(manifest: Manifest | None, query: RunningQuery, target: Running
     if reason and move is not None:
         raise MigrationError(
             f"query {query.name} cannot go over to {target.plan.text or 'another plan'} while groups move "
-            f"by {move.protocol}, since batch {move.begun}",
+            f"by {move.target.protocol}, since batch {move.begun}",
             detail=reason,
             hint="ask again once the groups have moved, as status says, or cancel the move",
         )

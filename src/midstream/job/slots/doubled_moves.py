@@ -64,7 +64,7 @@ def cancelled_move(manifest: Manifest | None, queries: Mapping[str, RunningQuery
     later = sorted(name for name in move.queries if name in queries and _begun_later(queries[name], move))
     if later:
         raise MigrationError(
-            f"the move of groups by {move.protocol} cannot be cancelled while query {later[0]} migrates",
+            f"the move of groups by {move.target.protocol} cannot be cancelled while query {later[0]} migrates",
             detail="what leaves has stayed with the old plan, or the new plan runs in the new slots alone",
             hint="cancel the migration first, or let both end",
         )
@@ -73,7 +73,7 @@ def cancelled_move(manifest: Manifest | None, queries: Mapping[str, RunningQuery
 
 def _begun_later(query: RunningQuery, move: DoubledMove) -> bool:
     """Whether a query has begun to migrate since groups move, to a plan that has no lane in the old slots."""
-    if move.protocol == PTLB and in_tasks(query):
+    if move.target.protocol == PTLB and in_tasks(query):
         return True
     migration = query.migration
     if migration is None or not migration.splits or migration.begun is None:
@@ -93,7 +93,7 @@ def require_rest(manifest: Manifest | None) -> None:
     if manifest is not None and manifest.slots.doubled is not None:
         move = manifest.slots.doubled
         raise MigrationError(
-            f"groups move by {move.protocol} since batch {move.begun}",
+            f"groups move by {move.target.protocol} since batch {move.begun}",
             detail="until all that their rows meet has come to both slots, their rows go to both",
             hint="ask again once they have moved, as status says",
         )
@@ -118,12 +118,12 @@ def relocated_doubled(
         if move.cancelled and not set(move.queries) & set(stopped):
             return _went_back(move, batch_id, (yield from relocate(_back(move, before, queries), None, ())))
         others = {name: query for name, query in queries.items() if name not in move.queries}
-        target = Routing(tuple(move.groups), move.slots, move.trigger, move.protocol, move.reason, old.apart)
+        target = replace(move.target, apart=old.apart)
         if not move.over or waits_for_migrations(others, before, old, target):
             left = replace(move, queries={name: how for name, how in move.queries.items() if name in queries})
             return replace((yield from relocate(before, None, ())), doubled=left)
         ended = yield from relocate(_arrived(move, before, queries), target, move.queries)
-        record = {"protocol": move.protocol, "start_batch": move.begun}
+        record = {"protocol": move.target.protocol, "start_batch": move.begun}
         return replace(ended, moved=None if ended.moved is None else {**ended.moved, **record})
     if before is None or wanted is None or wanted.protocol not in DOUBLED or wanted.groups == old.groups:
         return (yield from relocate(before, wanted, ()))
@@ -161,11 +161,11 @@ def _went_back(move: DoubledMove, batch_id: int, moved: Relocated) -> Relocated:
     record = {
         "batch": batch_id,
         "trigger": move.cancelled,
-        "slots": [move.slots] * 2,
+        "slots": [move.target.slots] * 2,
         "groups": 0,
         "rows_sent": 0,
         "bytes_written": 0,
-        "protocol": move.protocol,
+        "protocol": move.target.protocol,
         "start_batch": move.begun,
         "status": "cancelled",
     }
@@ -193,16 +193,7 @@ def _begun(
         if parted is not None:
             lanes[number], lanes[number + LEAVING] = parted
             segments = with_lanes(segments, name, lanes)
-    made = DoubledMove(
-        wanted.protocol,
-        wanted.groups,
-        wanted.slots,
-        batch_id,
-        wanted.trigger,
-        wanted.reason,
-        split_at if wanted.protocol == SPLIT_TIME else None,
-        how,
-    )
+    made = DoubledMove(wanted, batch_id, split_at if wanted.protocol == SPLIT_TIME else None, how)
     return replace(before, segments=segments, slots=replace(before.slots, doubled=made)), made
 
 

@@ -225,7 +225,7 @@ def _merging(query: RunningQuery, classes: frozenset[str]) -> RunningQuery:
 def _busy(before: Manifest | None, queries: Queries, stopped: Collection[str]) -> str:
     """What has groups rest, whichever they are."""
     if before is not None and before.slots.doubled is not None:
-        return f"groups move by {before.slots.doubled.protocol}"
+        return f"groups move by {before.slots.doubled.target.protocol}"
     for name, query in queries.items():
         if name in stopped:
             return f"query {name} is in quarantine"
