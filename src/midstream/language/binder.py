@@ -125,16 +125,14 @@ class QueryBinder:
             self._depth -= 1
 
     def _refuse_to_stream(self, node: exp.Select) -> None:
-        kind = node.args.get("kind")
-        if kind is not None:
+        if (kind := node.args.get("kind")) is not None:
             word = kind.this.upper()
             hint = f"write SELECT {word} * FROM (SELECT …), or put a window over the sub-query"
             raise self.binding.error(f"{word} can only stand at the top of a query", kind, hint=hint)
 
     def _environment(self, node: Node, around: Environment) -> Environment:
         clause = node.args.get("with_")
-        environment = around
-        names: set[str] = set()
+        environment, names = around, set[str]()
         for cte in clause.expressions if clause is not None else ():
             name = cte.args["alias"].this.name
             if name in names:

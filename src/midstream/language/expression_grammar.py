@@ -172,11 +172,10 @@ class ExpressionGrammar(CallGrammar):
         if self.peek(TokenType.L_BRACKET, *NAMES):
             return self._named_call("list_contains", operator, self.value(PREDICATE), left)
         self.need(TokenType.L_PAREN, "( after IN")
+        made: Node = exp.false()
         if self.begins_query():
             made = exp.In(this=left, query=self.query())
-        elif self.peek(TokenType.R_PAREN):
-            made = exp.false()
-        else:
+        elif not self.peek(TokenType.R_PAREN):
             made = exp.In(this=left, expressions=self.values())
         self.need(TokenType.R_PAREN, ")")
         return at(made, operator)

@@ -233,8 +233,9 @@ def _has_zone(text: str) -> bool:
 
 def is_empty_list(value: Expression) -> bool:
     """Whether a list is written that has no elements but nulls, so that its type is not told."""
-    listed = isinstance(value, Call) and value.function == "list_value"
-    return listed and all(isinstance(part, Literal) and part.value is None for part in value.args)
+    if not isinstance(value, Call) or value.function != "list_value":
+        return False
+    return all(isinstance(part, Literal) and part.value is None for part in value.args)
 
 
 def coerce(expression: Expression, type_: pa.DataType) -> Expression:

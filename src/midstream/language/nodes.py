@@ -119,4 +119,6 @@ def flatten(node: Node, connector: type[Node]) -> list[Node]:
 def is_joined(source: Node) -> bool:
     """Whether others stand beside a source, so that nobody asks in which order its rows come."""
     around = source.parent
-    return around is not None and bool(not isinstance(around, exp.From) or around.parent.args.get("joins"))
+    return around is not None and (
+        not isinstance(around, exp.From) or bool(around.parent and around.parent.args.get("joins"))
+    )
