@@ -101,11 +101,11 @@ def _(node: p.MultiwayJoin, functions: Functions) -> Operator:
                 step.gathered,
                 _predicate(step.residual, step.gathered, functions),
                 step.nulls_equal,
-                _probing(step, state),
+                _probing(step, state, origin),
             )
             for step in route
         ]
-        for route in node.routes
+        for origin, route in zip(node.joined, node.routes, strict=True)
     ]
     return multiway_join.MultiwayJoinOperator(node.schema, [list(states.values()) for states in asked], routes)
 
@@ -264,13 +264,14 @@ def grouping_of(node: p.PhysicalNode) -> Grouping | None:
     return Grouping.of(partition_of(node), node.schema.names)
 
 
-def _probing(step: p.ProbeStep, state: SortedState) -> Grouping | None:
-    """The columns that say of what has been joined so far of which group it is: they equal those of the state."""
-    if state.grouping is None:
-        return None
+def _probing(step: p.ProbeStep, state: SortedState, origin: p.PhysicalNode) -> Grouping | None:
+    """The columns that say of what has been joined so far of which group it is: they equal those of the state.
+
+    Where the key has none of them, those of the route's origin do: what is joined in a slot is dealt by equal values.
+    """
     equal = dict(zip(step.target_key, step.key, strict=True))
-    if not set(state.grouping.key) <= set(equal):
-        raise InternalError(f"a multi-way join looks up {state.id} without the columns that place it")
+    if state.grouping is None or not set(state.grouping.key) <= set(equal):
+        return grouping_of(origin) if state.grouping else None
     return replace(state.grouping, key=tuple(equal[name] for name in state.grouping.key))
 
 
