@@ -14,11 +14,13 @@ import pytest
 from tests.job.test_changed_queries import SCHEMA, later
 from tests.job.test_changed_together import crash_in, earlier
 from tests.profiles import always
+from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.checkpoint.commands import CancelMigration, ReplaceQuery, SwitchQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
+from midstream.interface.cli.app import app
 from midstream.job.ending import release
 
 SUMS = "SELECT k, SUM(v) AS s FROM A [RANGE 40] GROUP BY k"
@@ -150,6 +152,8 @@ def test_a_text_that_waits_can_be_cancelled_and_ends_with_the_streams(tmp_path):
             session.push(both(at, at + 4))
         session.replace("q", LONGER, incomplete="withhold")
         session.push(both(40, 44))
+        shown = CliRunner().invoke(app, ["status", str(tmp_path / name)]).stdout
+        assert "another text runs beside it until that can go on from where this one ends" in shown
         if not ends:
             carry_out(session, CancelMigration("q"))
             session.push(both(44, 48))

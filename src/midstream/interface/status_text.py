@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from midstream.algebra.time import TimeDomain, amount, instant, moment, plural, seconds
+from midstream.algebra.time import INFINITY, TimeDomain, amount, instant, moment, plural, seconds
 from midstream.checkpoint.ledger import StoredSink
 from midstream.checkpoint.metrics import Rates
 from midstream.checkpoint.reading import StoredJob
@@ -91,14 +91,19 @@ def removed_lines(query: StoredQuery) -> Iterator[str]:
         yield f"  {removed['rows']:,} results of query {query.name} that start before {before} were removed"
 
 
-def _so_far(query: StoredQuery) -> str:
-    found = {} if query.migration is None else query.migration.verified or {}
-    return found.get("difference") or "the same so far"
+def _verifying(query: StoredQuery) -> str:
+    """What runs beside a query, and what a comparison has found of both; a text that is not compared begins nowhere."""
+    if query.migration is None or query.verifying is None:
+        return ""
+    found = query.migration.verified or {}
+    if query.migration.strategy == "replace" and found.get("since") == INFINITY:
+        return ", another text runs beside it until that can go on from where this one ends"
+    return f", being verified with {query.verifying}, {found.get('difference') or 'the same so far'}"
 
 
 def _query(query: StoredQuery) -> Iterator[str]:
     moving = f", migrating to {query.migrating_to}" if query.migrating_to else ""
-    moving += f", being verified with {query.verifying}, {_so_far(query)}" if query.verifying is not None else ""
+    moving += _verifying(query)
     rests = f", {query.status}" if query.status in ("replaced", "quarantined") else ""
     yield f"query {query.name}: {results_text(query)}, plan {query.plans or 'without joins'}{moving}{rests}"
     if query.account.set_aside is not None:
