@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from midstream.checkpoint.file_entries import (
     DeadLetterFile,
     ListFile,
@@ -18,6 +20,7 @@ from midstream.checkpoint.file_entries import (
     Superseded,
 )
 from midstream.codec import RecordRow
+from midstream.distribution.balancing import MEMORY
 from midstream.distribution.fragments import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 
@@ -178,6 +181,16 @@ def class_records(
         for name in sorted(tables):
             found.setdefault(name, {})[what] = list(tables[name])
     return found
+
+
+def remembered(loads: Sequence[float], now: Sequence[int]) -> list[float]:
+    """The load of each group after one more batch: new rows count more than old ones.
+
+    >>> remembered([10, 0], [0, 5])
+    [8.0, 5.0]
+    """
+    before = np.asarray(loads or np.zeros(len(now)))
+    return np.round(MEMORY * before + now, 1).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,16 +28,6 @@ MEMORY = 0.8
 """What part of a group's load is remembered from batch to batch."""
 
 
-def remembered(loads: Sequence[float], now: Sequence[int]) -> list[float]:
-    """The load of each group after one more batch: new rows count more than old ones.
-
-    >>> remembered([10, 0], [0, 5])
-    [8.0, 5.0]
-    """
-    before = np.asarray(loads or np.zeros(len(now)))
-    return np.round(MEMORY * before + now, 1).tolist()  # type: ignore[no-any-return]
-
-
 def slot_loads(routing: Sequence[int], loads: Sequence[float], slots: int) -> list[float]:
     """How much each slot has to do."""
     found = [0.0] * slots

@@ -12,8 +12,17 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import query_of, replaced_name
-from midstream.checkpoint.records import Asked, Outputs, QueryAccount, SetAside, Settings, Slots, Streams, class_records
-from midstream.distribution.balancing import remembered
+from midstream.checkpoint.records import (
+    Asked,
+    Outputs,
+    QueryAccount,
+    SetAside,
+    Settings,
+    Slots,
+    Streams,
+    class_records,
+    remembered,
+)
 from midstream.distribution.fragments import ARRIVAL, Routing, key_classes
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import TICKS, Batch, entry_of
