@@ -58,6 +58,7 @@ SPARK = [
     ("log(1)", 0.0),
     ("weekday(DATE '2009-07-30')", 3),
     ("substring('Spark SQL', 0, 5)", "Spark"),
+    ("sequence(5, 3)", [5, 4, 3]),
     ("sort_array(array(2, NULL, 1))", [None, 1, 2]),
     ("url_encode('a b')", "a+b"),
     ("1L + 2S", 3),
@@ -123,6 +124,24 @@ def test_series_and_matches_give_rows_in_risingwave() -> None:
     assert rows("SELECT a, generate_series(1, a) FROM t WHERE a < 3", "risingwave") == [(1, 1), (2, 1), (2, 2)]
     assert rows("SELECT x FROM generate_series(1, 2) AS s(x)", "risingwave") == [(1,), (2,)]
     assert rows("SELECT regexp_matches('abab', 'a(b)')", "risingwave") == [(["b"],), (["b"],)]
+
+
+def test_a_join_within_an_amount_of_time_is_one_of_windows_of_that_size() -> None:
+    s = {name: pa.table({"ts": times, "k": [1] * len(times)}) for name, times in (("a", [1, 9, 30]), ("b", [3, 12]))}
+    pairs = "SELECT a.ts AS x, b.ts AS y FROM a{} JOIN b{} ON a.k = b.k"
+    found = ms.run(pairs.format("", " WITHIN 4"), s, time="ts")
+    assert found.equals(ms.run(pairs.format(" [RANGE 4]", " [RANGE 4]"), s, time="ts"))
+    assert sorted(zip(*(found[c].to_pylist() for c in "xy"), strict=True)) == [(1, 3), (9, 12)]
+    with pytest.raises(ms.QueryError, match="inner join of two streams"):
+        ms.run("SELECT a.k FROM a LEFT JOIN b WITHIN 4 ON a.k = b.k", s, time="ts")
+
+
+def test_maps_are_collected_and_the_last_value_of_a_key_counts() -> None:
+    maps = pa.array([{"x": 1, "y": 2}, None, {"x": 3}], pa.map_(pa.string(), pa.int64()))
+    s = {"a": pa.table({"ts": [1, 2, 3], "m": maps})}
+    found = ms.run("SELECT collect_map(m) AS m FROM a [UNBOUNDED]", s, time="ts")
+    assert dict(found["m"].to_pylist()[-1]) == {"x": 3, "y": 2}
+    assert ms.snapshot_equal(found, ms.reference("SELECT collect_map(m) AS m FROM a [UNBOUNDED]", s, time="ts"))
 
 
 def test_corresponding_columns_are_those_that_both_sides_have() -> None:

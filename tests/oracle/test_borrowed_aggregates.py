@@ -71,6 +71,7 @@ CALLS: dict[str, str] = {
     "map_agg(u, i)": "map(list(u ORDER BY u), list(i ORDER BY u))",
     "map_agg(f, u) FILTER (WHERE f = 0.5)": "CASE WHEN bool_or(f = 0.5)"
     " THEN map([0.5::DOUBLE], [last(u ORDER BY n) FILTER (WHERE f = 0.5)]) END",
+    "collect_map(map([0], [u]))": "map([0], [last(u ORDER BY n)])",
     "json_agg(s ORDER BY u DESC)": "to_json(list(s ORDER BY u DESC))",
     "json_object_agg(k, u)": "to_json(map([any_value(k)], [last(u ORDER BY n)]))",
     "max(i, 2)": "",

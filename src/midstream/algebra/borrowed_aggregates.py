@@ -97,6 +97,7 @@ BORROWED_AGGREGATES: Mapping[str, tuple[str, ...]] = {
     "array_concat_agg": ("flatten(list({a}{order}))",),
     "only_value": ("CASE WHEN count(*) > 1 THEN error('a sub-query gives more than one row') ELSE first({a}) END",),
     "map_agg": (_NEWEST,),
+    "collect_map": (f"list_reduce(list({{a}}{{order}}) {_KNOWN}, lambda x, y: map_concat(x, y))",),
     "attr": ("CASE WHEN count(DISTINCT {a}) = 1 AND count({a}) = count(*) THEN any_value({a}) END",),
 }
 """Every aggregate that DuckDB computes."""
@@ -108,7 +109,7 @@ GIVE_ONE = frozenset({"first", "last", "any_value", "last_known", "only_value"})
 
 IN_ORDER = frozenset(
     {"first", "last", "any_value", "last_known", "array_agg", "collect_list", "string_agg", "arg_min", "arg_max"}
-    | {"array_concat_agg", "json_group_array", "json_group_object", "map_agg", "topk"}
+    | {"array_concat_agg", "json_group_array", "json_group_object", "map_agg", "collect_map", "topk"}
 )
 """Aggregates whose value depends on the order of the rows."""
 

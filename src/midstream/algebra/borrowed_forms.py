@@ -168,3 +168,10 @@ TRANSCODED = (
     " lambda h: CASE WHEN h < '80' THEN chr(('0x' || h)::INTEGER) ELSE chr(65533) END), '') END"
 )
 """A text that is written in one encoding, in another, as ksqlDB does it."""
+
+CODED = (
+    r"CASE WHEN regexp_full_match({0}[:99], '\\u[0-9a-fA-F]{4}') THEN chr(('0x' || {0}[3:])::INTEGER)"
+    r" WHEN regexp_full_match({0}[:99], '\\u[dD][89abAB]..\\u[dD][c-fC-F]..') THEN"
+    " chr((('0x' || {0}[3:6])::INTEGER & 1023) * 1024 + (('0x' || {0}[9:])::INTEGER & 1023) + 65536) END"
+)
+"""A letter that is written as Java writes it, in one code or two."""

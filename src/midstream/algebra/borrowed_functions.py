@@ -13,6 +13,7 @@ from itertools import product, starmap
 from midstream.algebra.borrowed_forms import (
     AMOUNT,
     CHOSEN,
+    CODED,
     CONVERTED,
     DECODED,
     MADE,
@@ -99,7 +100,8 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "factorial": ("factorial({0}::INTEGER)",),
     "list_distinct": ("list_filter({0}, lambda e, i: list_position({0}, e) = i)",),
-    "chr": ("chr({0}::INTEGER)",),
+    "chr": (CODED, "CASE WHEN {0} BETWEEN 0 AND 1114111 THEN chr({0}::INTEGER) END"),
+    "series_either_way": ("generate_series({0}, {1}, CASE WHEN {0} <= {1} THEN 1 ELSE -1 END)",),
     "octet_length": ("strlen({0})", "octet_length({0})"),
     "initcap": (
         r"array_to_string(list_transform(regexp_extract_all({0}, '[\pL\pN_]+|[^\pL\pN_]+'),"

@@ -19,6 +19,7 @@ _SPARK = {
     "SPLIT/2": "string_split_regex(…)",
     "URL_ENCODE/1": "url_encode_param(…)",
     "URL_DECODE/1": "url_decode_param(…)",
+    "SEQUENCE/2": "series_either_way(…)",
     "SORT_ARRAY/1": "list_sort(…, 'ASC', 'NULLS FIRST')",
     "MAP": "map_of(…)",
     "STR_TO_MAP/1": "str_to_map(…, ',', ':')",

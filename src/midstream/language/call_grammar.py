@@ -67,9 +67,7 @@ class CallGrammar(OverGrammar):
         self.need(TokenType.R_PAREN, ") or , after an argument")
         call = self._after_call(made)
         if token.text.upper() == "AVG_WHOLE":  # the average in a system in which that of whole numbers is one
-            sides = [call.copy(), call.copy()]
-            for side, name in zip(sides, ("sum", "count"), strict=True):
-                side.set("this", name)
+            sides = [at(exp.Anonymous(**{**call.copy().args, "this": of}), token) for of in ("sum", "count")]
             return at(exp.Anonymous(this="quotient", expressions=sides), token)
         return self._in_place(token, call) if token.text.casefold() in self.macros else call
 

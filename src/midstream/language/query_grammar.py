@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.functions import AGGREGATE, SCALAR
 from midstream.language.grammar import DEEPEST_QUERY, NAMES
-from midstream.language.nodes import FollowedBy, JoinedSources, Node, at, everything_of, lateral
+from midstream.language.nodes import FollowedBy, JoinedSources, Node, WindowClause, at, everything_of, lateral
 from midstream.language.operator_tables import NEGATABLE
 from midstream.language.source_grammar import SourceGrammar
 
@@ -208,7 +208,14 @@ class QueryGrammar(SourceGrammar):
 
     def _from(self, select: exp.Select) -> None:
         select.set("from_", exp.From(this=self.source()))
-        select.set("joins", self.joins())
+        select.set("joins", joins := self.joins())
+        for join in (join for join in joins if isinstance(join, exp.Join) and join.args.get("within") is not None):
+            sides = (select.args["from_"].this, join.this)
+            if len(joins) > 1 or join.args["kind"] != "inner" or any(side.args.get("window") for side in sides):
+                hint = "write windows: FROM a [RANGE 10] JOIN b [RANGE 10] ON …"
+                self.fail("WITHIN stands in an inner join of two streams, for their windows", hint=hint)
+            for side in sides:
+                side.set("window", WindowClause(this="RANGE", size=join.args["within"].copy()))
 
     def joins(self) -> list[Node]:
         return list(iter(self._join_step, None))
@@ -235,13 +242,14 @@ class QueryGrammar(SourceGrammar):
         self._advance()
         if side and kind and (side.token_type != TokenType.LEFT or kind.text.upper() not in ("SEMI", "ANTI")):
             self.fail(f"there is no {side.text.upper()} {kind.text.upper()} JOIN", token)
-        made = exp.Join(this=self.source())
-        if not natural and not self.peek(TokenType.ON, TokenType.USING) and not made.this.args.get("lateral"):
+        made = exp.Join(this=self.source(), natural=bool(natural))
+        made.set("within", self.duration() if self.take_word("WITHIN") else None)
+        bare = not natural and not self.peek(TokenType.ON, TokenType.USING) and not made.this.args.get("lateral")
+        if bare and made.args["within"] is None:
             inner = list(iter(self._join, None)) if not kind or kind.token_type != TokenType.CROSS else []
             made.set("this", at(JoinedSources(this=made.this, joins=inner), token) if inner else made.this)
         word = kind.text.lower() if kind else side.text.lower() if side else "inner"
         made.set("kind", word)
-        made.set("natural", bool(natural))
         if not natural:
             self._condition(made, word)
         beside = made.this.args.get("lateral") or isinstance(made.this, exp.Unnest)
