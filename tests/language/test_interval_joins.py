@@ -158,3 +158,19 @@ def test_bounds_of_two_joins_add_up_for_the_streams_at_their_ends() -> None:
     for inputs in ({"a": first, "b": second, "c": third}, {"a": first, "b": second, "c": second}):
         got = found(ms.run(query, inputs, dialect="flink"))
         assert got == Counter([(0, inputs["c"]["v"][0].as_py(), inputs["c"]["ts"][0].as_py())])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sub_queries_within_bounds_of_time_are_joined_as_streams_are(seed: int) -> None:
+    drawn = random.Random(seed)
+    inputs = {"a": table(rows(drawn)), "b": table(rows(drawn))}
+    query = "SELECT a.v AS av, b.v AS bv FROM {} JOIN {} ON a.k = b.k AND " + BOUNDS
+    sides = "(SELECT k, v, ts FROM a WHERE v > 1) AS a", "(SELECT k, v, ts FROM b) b"
+    got = found(ms.run(query.format(*sides), inputs, dialect="flink"))
+    assert got == found(ms.run(query.format("a", "b") + " WHERE a.v > 1", inputs, dialect="flink"))
+
+
+def test_what_is_called_as_the_time_may_be_another_one() -> None:
+    query = f"SELECT a.v FROM (SELECT k, v, ts + INTERVAL '1' HOUR AS ts FROM a) AS a JOIN b ON {BOUNDS}"
+    with pytest.raises(ms.QueryError, match="needs a window"):
+        ms.run(query, {"a": table([]), "b": table([])}, dialect="flink")

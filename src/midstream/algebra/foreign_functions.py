@@ -39,3 +39,17 @@ FOREIGN_FUNCTIONS: Mapping[str, Mapping[str, str]] = {
     "spark": _FLINK | _SPARK,
 }
 """By dialect, what is written for calls of so many arguments, `…`; with what is between two of these between them."""
+
+WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "CUMULATE": "CUMULATE", "SESSION": "SESSION", "WINDOW": "TUMBLE"} | {
+    "SESSION_WINDOW": "SESSION"
+}
+"""Functions that say into which windows rows fall, and the window that each is."""
+
+NULLS_FIRST = {"flink": "ASC", "spark": "ASC", "risingwave": "DESC"}
+"""The direction of ORDER BY in which nulls come first."""
+
+SUFFIXES = {"D": "DOUBLE '{}'", "F": "FLOAT '{}'", "BD": "DECIMAL '{}'"}
+"""Numbers of Spark with a letter behind them that says their type; others are whole."""
+
+TIGHTNESS = {"|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "||": 5}
+"""How tight operators of Spark bind that bind alike here."""

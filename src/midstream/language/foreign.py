@@ -16,6 +16,7 @@ from types import MappingProxyType
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from midstream.algebra.foreign_functions import WINDOWS
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
 from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
@@ -41,11 +42,6 @@ from midstream.language.shape_grammar import WINDOW_TIME
 from midstream.language.text import OPENING, tokens_of
 
 DIALECTS = ("spark", "flink", "risingwave")
-
-WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "CUMULATE": "CUMULATE", "SESSION": "SESSION", "WINDOW": "TUMBLE"} | {
-    "SESSION_WINDOW": "SESSION"
-}
-"""Functions that say into which windows rows fall, and the window that each is."""
 
 BOUNDS = {
     f"{word}_{end}": text

@@ -44,9 +44,10 @@ def tree_of(text: str) -> Node:
         return exp.Select()
 
 
-def behind(table: Node, window: str) -> Edit:
-    """A window behind a stream."""
-    end = int(table.this.meta["start"]) + len(_written(table.this))
+def behind(source: Node, window: str) -> Edit:
+    """A window behind a stream, or behind the alias of a sub-query."""
+    named = source.this if isinstance(source, exp.Table) else source.args["alias"]
+    end = int(named.meta["start"]) + len(_written(named))
     return Edit(end, end, window)
 
 
@@ -76,7 +77,8 @@ def interval_joins(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
 def outer_joins_apart(text: str, times: Mapping[str, str]) -> str:
     """A query whose outer joins within bounds are inner ones, united with the rows that nothing meets."""
     for select in tree_of(text).find_all(exp.Select):
-        sources = {name: table for name, table in _sources(select).items() if table.args.get("window") is None}
+        tables = {name: table for name, table in _sources(select).items() if isinstance(table, exp.Table)}
+        sources = {name: table for name, table in tables.items() if table.args.get("window") is None}
         for join in (join for join in _joins(select) if join.args.get("kind") in UNITED and join.args.get("on")):
             spans, met = _spans([join.args["on"]], sources, times), _alias(join.this)
             if any({(met, other), (other, met)} <= set(spans) for other in sources):
@@ -138,16 +140,20 @@ def _joins(select: Node) -> list[Node]:
 
 
 def _sources(select: Node) -> dict[str, Node]:
-    """The streams of FROM, by their aliases."""
+    """The streams and sub-queries of FROM, by their aliases."""
     first = select.args.get("from_")
     sources = [*([first.this] if first is not None else []), *(join.this for join in _joins(select))]
-    return {_alias(source): source for source in sources if isinstance(source, exp.Table)}
+    named = [s for s in sources if isinstance(s, exp.Table) or (isinstance(s, exp.Subquery) and s.args.get("alias"))]
+    return {_alias(source): source for source in named}
 
 
 def _spans(conditions: Sequence[Node], sources: Mapping[str, Node], times: Mapping[str, str]) -> Spans:
     """What conditions say of the times of sources, one by one and together."""
     known = frozenset(map(str.casefold, times.values()))
     columns = {alias: times.get(str(table.this.name).casefold()) for alias, table in sources.items()}
+    for alias, source in sources.items():
+        if any(item.alias.casefold() in known for item in source.find_all(exp.Alias)):
+            columns[alias] = ""  # what is called as the time may be another one
     spans: Spans = {}
     for part in (part for condition in conditions for part in flatten(condition, exp.And)):
         for earlier, later, distance in _distances(part):

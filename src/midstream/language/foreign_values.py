@@ -11,21 +11,12 @@ from itertools import pairwise
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.algebra.foreign_functions import FOREIGN_FUNCTIONS
+from midstream.algebra.foreign_functions import FOREIGN_FUNCTIONS, NULLS_FIRST, SUFFIXES, TIGHTNESS
 from midstream.errors import QueryError
 from midstream.language.foreign_tokens import Called, Edit, calls
 from midstream.language.grammar import NAMES, NOTHING
 from midstream.language.operator_tables import WINDOW_WORDS
 from midstream.language.text import CLOSING, OPENING, tokens_of
-
-NULLS_FIRST = {"flink": "ASC", "spark": "ASC", "risingwave": "DESC"}
-"""The direction of ORDER BY in which nulls come first."""
-
-SUFFIXES = {"D": "DOUBLE '{}'", "F": "FLOAT '{}'", "BD": "DECIMAL '{}'"}
-"""Numbers of Spark with a letter behind them that says their type; others are whole."""
-
-TIGHTNESS = {"|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "||": 5}
-"""How tight operators of Spark bind that bind alike here."""
 
 _LOOSE = "AND OR NOT EQ NEQ NULLSAFE_EQ LT LTE GT GTE LIKE ILIKE RLIKE IN IS BETWEEN WHEN THEN ELSE COMMA ARROW ALIAS"
 
