@@ -335,14 +335,16 @@ def test_a_query_that_is_replaced_meanwhile_ends_with_all_its_groups(tmp_path):
         session.stream("A", parts[0].schema)
         session.query("q", new, replace=True)
         session.start()
+        moved = []
         for part in parts[3:]:
             session.push("A", part)
+            moved.append((list(session.job.slots.routing) == wanted, "q@5" in session.job.queries))
         slots = session.job.slots
         session.finish()
-        assert list(slots.routing) == wanted
-        results = {name: session.job.results(name) for name in ("q", "q@3")}
+        assert list(slots.routing) == wanted and (False, True) in moved
+        results = {name: session.job.results(name) for name in ("q", "q@5")}
     seen = ms.reference(old, {"A": pa.concat_tables(parts)})
-    assert ms.snapshot_equal(until(results["q@3"], 24), until(seen, 24))
+    assert ms.snapshot_equal(until(results["q@5"], 36), until(seen, 36))
     expected = ms.reference(new, {"A": pa.concat_tables(parts[3:])})
     assert ms.snapshot_equal(from_(results["q"], 60), from_(expected, 60))
 
