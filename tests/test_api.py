@@ -189,7 +189,6 @@ def test_everything_in_all_is_there():
         {"time": None},
         {"time": 5},
         {"strategy": "fastest"},
-        {"strategy": "fastest", "representation": "positive_negative"},
         {"migrations": ["(B A)"]},
         {"migrations": ms.Migration(at=1, plan="(B A)")},
         {"functions": [len]},

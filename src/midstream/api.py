@@ -32,7 +32,6 @@ from midstream.checkpoint.stored_results import read_query_results
 from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.cluster.local.observing import observe
-from midstream.cluster.local.signed_query import Representation, run_signed
 from midstream.errors import (
     DeadLetterWarning,
     InputError,
@@ -231,7 +230,6 @@ def run(
     functions: Sequence[UserFunction] = (),
     progress: Callable[[int], None] | None = None,
     adaptive: Policy | Mode = "off",
-    representation: Representation = "interval",
     full: bool = False,
     strategy: str | None = None,
     dialect: str | None = None,
@@ -250,8 +248,6 @@ def run(
     `adaptive="auto"` the query observes its streams and migrates to better plans automatically, with "suggest" it only
     proposes them.
 
-    With `representation="positive_negative"` streams are signed tuples instead of elements with intervals.
-
     Rows may be out of order by `lateness`; by default as much as the tables are. Rows that are later or have no time
     are left out with a `DeadLetterWarning`, counted in the result's schema metadata (`midstream.dead_letters`: JSON, a
     count per stream and reason). `strategy` is another name of `scheduling`.
@@ -266,25 +262,11 @@ def run(
     every = None if emit_every is None else ticks(emit_every, question.plan.domain)
     rows = _whole_number(batch_rows)
     how = FiniteRun(plan, _migrations(migrations), rows, schedule, every, adaptive, progress)
-    table = _run(query, question, on, representation, how)
+    table = _run(query, question, on, how)
     table = sorted_by(table, result_order(query, table.schema))
     table = table.drop_columns([name for name in table.column_names if name.startswith(KEY)])
     told = how.told
     return Result(table, Records(told.history), Records(told.decisions), tuple(told.dead_letters)) if full else table
-
-
-def _run(query: str, question: Question, on: Any, representation: str, how: FiniteRun) -> pa.Table:
-    """Runs where and in the representation that is asked for."""
-    if representation == "positive_negative" and on == "embedded" and how.adaptive == "off":
-        return run_signed(question.plan, question.tables, question.catalog, how)
-    if representation != "interval":
-        raise InputError(
-            f"cannot run in the representation {representation!r}",
-            hint='use "interval", or embedded and not adaptive "positive_negative"',
-        )
-    if on != "embedded":
-        return _run_on_spark(query, question, on, how)
-    return run_embedded(question.plan, question.tables, question.catalog, how)
 
 
 def _whole_number(batch_rows: int) -> int:
@@ -301,8 +283,10 @@ def _migrations(wanted: Sequence[Migration]) -> tuple[Migration, ...]:
     )
 
 
-def _run_on_spark(query: str, question: Question, on: Any, how: FiniteRun) -> pa.Table:
-    """The same on Spark; `on` is a session, or "spark" for the active one or a new local one."""
+def _run(query: str, question: Question, on: Any, how: FiniteRun) -> pa.Table:
+    """Runs in this process, or on Spark; then `on` is a session, or "spark" for the active one or a new local one."""
+    if on == "embedded":
+        return run_embedded(question.plan, question.tables, question.catalog, how)
     if isinstance(on, str) and on != "spark":
         raise InputError(f"cannot run on {on!r}", hint='use on="embedded", on="spark" or a SparkSession')
     from midstream.cluster.spark import run_on_spark, spark_session

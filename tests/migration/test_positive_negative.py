@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
@@ -15,9 +13,10 @@ from tests.profiles import examples
 import midstream as ms
 from midstream.algebra.semantics import evaluate
 from midstream.cluster.finite_run import FiniteRun
-from midstream.cluster.local.signed_query import run_signed
+from midstream.lab.papers import positive_negative
+from midstream.lab.papers.positive_negative.signed_query import run_signed
+from midstream.lab.papers.positive_negative.signs import consolidated, intervals, signed
 from midstream.operators.elements import Elements
-from midstream.operators.signed import consolidated, intervals, signed
 
 CHANGES = st.integers(0, 40)
 
@@ -50,7 +49,7 @@ def test_signs_describe_intervals_first_in_first_out():
 @settings(max_examples=60)
 @given(case=cases(RELATIONAL - {"bounds", "valid_until"}, most_rows=8), rows=st.sampled_from([1, 3, 50]))
 def test_every_relational_query_answers_alike(case, rows):
-    found = ms.run(case.query, case.inputs, batch_rows=rows, representation="positive_negative")
+    found = positive_negative.run(case.query, case.inputs, batch_rows=rows)
     same = ms.snapshot_equal(found, ms.reference(case.query, case.inputs))
     assert same, same
 
@@ -75,16 +74,10 @@ def test_other_strategies_are_refused():
     change = ms.Migration(at=2, plan="(B A)", strategy="moving_state")
     query = "SELECT A.k FROM A [RANGE 5], B [RANGE 5] WHERE A.k = B.k"
     with pytest.raises(ms.MigrationError, match="moving_state does not migrate the positive-negative representation"):
-        ms.run(query, {"A": rows, "B": rows}, migrations=[change], representation="positive_negative")
+        positive_negative.run(query, {"A": rows, "B": rows}, migrations=[change])
 
 
 def test_sequences_are_refused():
     rows = pa.table({"ts": [1, 2], "k": [1, 1]})
     with pytest.raises(ms.QueryError, match="the positive-negative representation has no Sequence"):
-        ms.run("SELECT A.k FROM A FOLLOWED BY B ALL", {"A": rows, "B": rows}, representation="positive_negative")
-
-
-def test_an_unknown_representation_is_refused():
-    unknown: Any = "signed"
-    with pytest.raises(ms.InputError, match="cannot run in the representation 'signed'"):
-        ms.run("SELECT k FROM A [NOW]", {"A": pa.table({"ts": [1], "k": [1]})}, representation=unknown)
+        positive_negative.run("SELECT A.k FROM A FOLLOWED BY B ALL", {"A": rows, "B": rows})

@@ -245,7 +245,7 @@ class QueryGrammar(SourceGrammar):
         made = exp.Join(this=self.source(), natural=bool(natural))
         made.set("within", self.duration() if self.take_word("WITHIN") else None)
         bare = not natural and not self.peek(TokenType.ON, TokenType.USING) and not made.this.args.get("lateral")
-        if bare and made.args["within"] is None:
+        if bare and not made.args.get("within"):
             inner = list(iter(self._join, None)) if not kind or kind.token_type != TokenType.CROSS else []
             made.set("this", at(JoinedSources(this=made.this, joins=inner), token) if inner else made.this)
         word = kind.text.lower() if kind else side.text.lower() if side else "inner"

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from midstream.algebra.physical import SourceNode
+from midstream.lab.papers.positive_negative.signed_box import SignedBox, Sink
 from midstream.migration.protocol import Figures, widened
 from midstream.operators.elements import Elements
-from midstream.operators.signed_box import SignedBox, Sink
 
 MakeBox = Callable[[Sink], SignedBox]
 

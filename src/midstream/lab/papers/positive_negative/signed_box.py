@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.lab.papers.positive_negative.signed_operators import SignedOperator, build_signed
+from midstream.lab.papers.positive_negative.signs import signed
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.build import Functions
 from midstream.operators.elements import Elements, concatenate, empty_elements
-from midstream.operators.signed import signed
-from midstream.operators.signed_operators import SignedOperator, build_signed
 
 Sink = Callable[[Elements], None]
 

@@ -1,4 +1,4 @@
-"""Answers a query over signed tuples: the embedded runtime's positive-negative representation."""
+"""Runs a query over signed tuples, and answers it as the interval representation does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 import pyarrow as pa
 
@@ -19,17 +18,16 @@ from midstream.cluster.local.planned_changes import PlannedChange, planned_chang
 from midstream.errors import MigrationError
 from midstream.job.task.ingest import reached, report, source_elements
 from midstream.job.task.results import result_table
+from midstream.lab.papers.positive_negative.signed_box import SignedBox
+from midstream.lab.papers.positive_negative.signed_genmig import SignedGenMig
+from midstream.lab.papers.positive_negative.signs import intervals, repeated
 from midstream.migration.history import MigrationRecord, Recorder
-from midstream.migration.signed_genmig import SignedGenMig
 from midstream.migration.split import split_after
 from midstream.operators.elements import Elements, Ticks, concatenate
 from midstream.operators.ordering import total_order
-from midstream.operators.signed import intervals, repeated
-from midstream.operators.signed_box import SignedBox
 from midstream.optimizer.plans import Plan, plan_query
 
 STRATEGIES = ("genmig", "auto")
-Representation = Literal["interval", "positive_negative"]
 
 
 class SignedQuery:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from midstream.algebra import physical as p
 from midstream.algebra.time import BEGINNING
 from midstream.errors import QueryError
+from midstream.lab.papers.positive_negative.signs import consolidated, intervals, repeated, settled, signed
 from midstream.operators.base import Operator, joined
 from midstream.operators.build import Functions, build
 from midstream.operators.elements import Elements, concatenate, empty_elements
@@ -18,7 +19,6 @@ from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal
 from midstream.operators.join import prepare
 from midstream.operators.row_window import OrderedRowsOperator
-from midstream.operators.signed import consolidated, intervals, repeated, settled, signed
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import pairs
 
