@@ -150,9 +150,6 @@ MADE = (
 )
 """Of years, months, weeks, days, hours, minutes and seconds."""
 
-ZULU = "regexp_replace({0}, 'Z$', '+00')"
-"""A text of a time whose zone may be written as Z."""
-
 UTF8 = "lower({1}) IN ('utf-8', 'utf8', 'us-ascii')"
 
 _BYTES = (

@@ -26,7 +26,6 @@ from midstream.algebra.borrowed_forms import (
     URL,
     UTF8,
     WEEKDAYS,
-    ZULU,
     found,
     held,
     masked,
@@ -36,6 +35,7 @@ from midstream.algebra.borrowed_forms import (
     quantified,
 )
 from midstream.algebra.borrowed_json import JSON
+from midstream.algebra.borrowed_times import TIMES
 
 
 def _same(names: str) -> dict[str, tuple[str, ...]]:
@@ -75,6 +75,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     **_same(f"{_NUMBERS} {_TEXTS} {_DATES} {_LISTS}"),
     **_of_times(_OF_TIMES),
     **JSON,
+    **TIMES,
     "date_part": ("date_part({0}, {1})", "date_part({0}, upper({1})::TIMESTAMP)"),
     "trunc": (
         "trunc({0})",
@@ -112,7 +113,13 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "array_to_string(CASE WHEN {2} >= 0 THEN string_split({0}, {1})[1:{2}]"
         " ELSE string_split({0}, {1})[{2}:] END, {1})",
     ),
-    "strpos": ("instr({0}::VARCHAR, {1}::VARCHAR)", found("{0}", "{1}", "{2}")),
+    "strpos": (
+        "instr({0}::VARCHAR, {1}::VARCHAR)",
+        found("{0}", "{1}", "{2}"),
+        "CASE WHEN {2} < 1 OR {3} < 1 THEN error('places and occurrences count from 1') ELSE coalesce((list_filter("
+        "generate_series({2}::BIGINT, len({0})), lambda i: {0}[i:i + len({1}) - 1] = {1}))[{3}],"
+        " len({0} || {1}) * 0) END",
+    ),
     "split_part": ("split_part({0}::VARCHAR, {1}::VARCHAR, {2}::BIGINT)",),
     "lpad": ("lpad({0}::VARCHAR, {1}::INTEGER, ' ')", "lpad({0}::VARCHAR, {1}::INTEGER, {2}::VARCHAR)"),
     "rpad": ("rpad({0}::VARCHAR, {1}::INTEGER, ' ')", "rpad({0}::VARCHAR, {1}::INTEGER, {2}::VARCHAR)"),
@@ -133,50 +140,6 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         f"CASE WHEN {UTF8} THEN decode({{0}}) ELSE error('only UTF-8') END",
         *DECODED,
     ),
-    "to_timestamp": (
-        "upper({0})::TIMESTAMP",
-        "make_timestamptz(({0} * 1000000::BIGINT)::BIGINT)",
-        "{0}::TIMESTAMP",
-        "strptime({0}, {1})",
-    ),
-    "to_timestamp_ltz": (
-        "make_timestamptz({0}::BIGINT * CASE {1} WHEN 0 THEN 1000000 WHEN 3 THEN 1000 ELSE 1 END)",
-        "make_timestamptz({0} * 1000)",
-        "{0}::TIMESTAMP::TIMESTAMPTZ",
-    ),
-    "to_date": ("{0}::DATE", "strptime({0}, {1})::DATE"),
-    "dateadd": ("(({2} + 0) + ({1} || ' ' || {0})::INTERVAL)::DATE", "({2} + ({1} || ' ' || {0})::INTERVAL)"),
-    **dict.fromkeys(
-        ("strftime", "to_char"),
-        (
-            "strftime({0}, {1})",
-            "strftime(DATE '1970-01-01' + ({0} - INTERVAL 0 SECOND), {1})",
-            "strftime(upper({0})::TIMESTAMP, {1})",
-        ),
-    ),
-    "from_unixtime": (
-        "strftime(make_timestamp({0}::BIGINT * 1000000), '%Y-%m-%d %H:%M:%S')",
-        "strftime(make_timestamp({0}::BIGINT * 1000000), {1})",
-    ),
-    "unix_timestamp": ("floor(epoch({0}::TIMESTAMPTZ))::BIGINT", "floor(epoch(strptime({0}, {1})))::BIGINT"),
-    "moved": ("({0} + to_microseconds({1}::BIGINT))",),
-    "moved_by_months": ("({0} + to_months(1) * {1})",),
-    "add_months": ("({0} + to_months({1}::INTEGER))", "(upper({0})::TIMESTAMP + to_months({1}::INTEGER))::DATE"),
-    "date_add": ("({0} + {1})", "({0}::DATE + {1}::INTEGER)"),
-    "date_sub": (
-        "date_sub({0}, {1}, {2})",
-        "({0} - {1})",
-        "({0}::DATE - {1}::INTEGER)",
-        "(({2} - 0) - ({1} || ' ' || {0})::INTERVAL)::DATE",
-        "({2} - ({1} || ' ' || {0})::INTERVAL)",
-    ),
-    "date_diff": (
-        "date_diff({0}, {1}, {2})",
-        "date_diff('day', {1}, {0})",
-        "date_diff('day', upper({1})::TIMESTAMP, upper({0})::TIMESTAMP)",
-        "date_diff({0}, upper({1})::TIMESTAMP, upper({2})::TIMESTAMP)",
-    ),
-    "timestampadd": ("({2} + ({1} || ' ' || {0})::INTERVAL)",),
     "named_struct": ("{{:}}",),
     "joined": ("({0} || {1})",),
     "plus": ("({0} + {1})", "({0} + ({1} * 1)::INTEGER)", "(({0} * 1)::INTEGER + {1})"),
@@ -247,15 +210,6 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "from_days": ("(DATE '1970-01-01' + {0}::INTEGER)",),
     "unix_date": ("date_diff('day', DATE '1970-01-01', {0})",),
     "parse_time": ("strptime({0}, {1})::TIME",),
-    "stringtotimestamp": (
-        f"epoch_ms(strptime({ZULU}, {{1}}))",
-        f"epoch_ms(timezone({{2}}, strptime({ZULU}, {{1}})))",
-    ),
-    "timestamptostring": (
-        "strftime(make_timestamp_ms({0}), {1})",
-        "strftime(timezone({2}, make_timestamptz({0} * 1000)), {1})",
-    ),
-    "timestampsub": ("({2} - ({1} || ' ' || {0})::INTERVAL)",),
     "convert_tz": (
         "strftime(timezone({2}, timezone({1}, upper({0})::TIMESTAMP)), '%Y-%m-%d %H:%M:%S')",
         "timezone({2}, timezone({1}, {0}))",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 FORMATTED = frozenset({"to_char", "to_timestamp", "to_date", "from_unixtime", "unix_timestamp"}) | {
-    *("parse_time", "stringtotimestamp", "timestamptostring")
+    *("parse_time", "stringtotimestamp", "timestamptostring", "datetostring", "stringtodate")
 }
 """Functions whose later arguments are formats of dates."""
 
