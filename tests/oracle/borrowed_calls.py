@@ -173,6 +173,8 @@ CALLS: dict[str, str] = {
     "timestamptostring(i * 0, 'HH X', 'Asia/Tokyo')": "'09 +09'",
     "instr('corporate floor', 'or', 3, 2)": "14",
     "instr('corporate', 'or', 1, 3)": "0",
+    "regexp_match('abc', 'Bc', 'ic')": "NULL::VARCHAR[]",
+    "regexp_match('abc', 'Bc', 'ici')": "['bc']",
     "7 QUOTIENT i": "7 // nullif(i, 0)",
     "7.5 QUOTIENT i": "7.5::DOUBLE / nullif(i, 0)",
     "json_concat('1', '')": "NULL::VARCHAR",

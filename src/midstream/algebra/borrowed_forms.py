@@ -172,3 +172,9 @@ CODED = (
     " chr((('0x' || {0}[3:6])::INTEGER & 1023) * 1024 + (('0x' || {0}[9:])::INTEGER & 1023) + 65536) END"
 )
 """A letter that is written as Java writes it, in one code or two."""
+
+FLAGGED = (
+    "('(?' || CASE WHEN regexp_matches({2}, 'i[^c]*$') THEN 'i' ELSE '-i' END || ')'"
+    " || coalesce('(?' || nullif(regexp_replace({2}, '[gic]', '', 'g'), '') || ')', '') || {1})"
+)
+"""A pattern with flags as PostgreSQL has them: of i and c the last one counts."""

@@ -16,6 +16,7 @@ from midstream.algebra.borrowed_forms import (
     CODED,
     CONVERTED,
     DECODED,
+    FLAGGED,
     MADE,
     PARAMETER,
     PART,
@@ -260,8 +261,8 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "json_extract_string(ltrim({0}), {1})",
         "coalesce(list_position([{*}][2:], ([{*}])[1]), 0)",
     ),
-    "regexp_match": (match("{1}"), match("('(?' || {2} || ')' || {1})")),
-    "regexp_matches_all": (matches("{1}"), matches("('(?' || replace({2}, 'g', '') || ')' || {1})")),
+    "regexp_match": (match("{1}"), match(FLAGGED)),
+    "regexp_matches_all": (matches("{1}"), matches(FLAGGED)),
     "regexp_matches_by": ("regexp_matches({0}, {1}, {2})",),
     "regexp_instr": (
         r"CASE regexp_matches({0}, {1}) WHEN FALSE THEN 0"
