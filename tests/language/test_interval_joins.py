@@ -170,7 +170,13 @@ def test_sub_queries_within_bounds_of_time_are_joined_as_streams_are(seed: int) 
     assert got == found(ms.run(query.format("a", "b") + " WHERE a.v > 1", inputs, dialect="flink"))
 
 
-def test_what_is_called_as_the_time_may_be_another_one() -> None:
-    query = f"SELECT a.v FROM (SELECT k, v, ts + INTERVAL '1' HOUR AS ts FROM a) AS a JOIN b ON {BOUNDS}"
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT a.v FROM (SELECT k, v, ts + INTERVAL '1' HOUR AS ts FROM a) AS a JOIN b ON {BOUNDS}",
+        f"WITH c AS (SELECT v, ts + INTERVAL '1' HOUR AS ts FROM a) SELECT a.v FROM c AS a JOIN b ON {BOUNDS}",
+    ],
+)
+def test_what_is_called_as_the_time_may_be_another_one(query: str) -> None:
     with pytest.raises(ms.QueryError, match="needs a window"):
         ms.run(query, {"a": table([]), "b": table([])}, dialect="flink")

@@ -152,7 +152,9 @@ def _spans(conditions: Sequence[Node], sources: Mapping[str, Node], times: Mappi
     known = frozenset(map(str.casefold, times.values()))
     columns = {alias: times.get(str(table.this.name).casefold()) for alias, table in sources.items()}
     for alias, source in sources.items():
-        if any(item.alias.casefold() in known for item in source.find_all(exp.Alias)):
+        ctes = list(source.root().find_all(exp.CTE))
+        inside = [source, *(ctes if source.name in [cte.alias for cte in ctes] else [])]
+        if any(item.alias.casefold() in known for part in inside for item in part.find_all(exp.Alias)):
             columns[alias] = ""  # what is called as the time may be another one
     spans: Spans = {}
     for part in (part for condition in conditions for part in flatten(condition, exp.And)):

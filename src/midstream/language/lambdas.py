@@ -72,10 +72,9 @@ def bind_lambda(binder: ValueBinder, scope: Scope, node: exp.Anonymous) -> Expre
 def _of_two_functions(name: str, given: Sequence[Node]) -> Node:
     """A list that is reduced, with a last step; a map whose keys and values are made by a function each."""
     if "reduce" in LIST_FUNCTIONS[name]:
-        steps = [exp.Anonymous(this="list_value", expressions=[exp.Anonymous(this=name, expressions=given[:-1])])]
-        return exp.Anonymous(
-            this="list_first", expressions=[exp.Anonymous(this="list_transform", expressions=[*steps, given[-1]])]
-        )
+        listed = exp.Anonymous(this="list_value", expressions=[exp.Anonymous(this=name, expressions=given[:-1])])
+        last = exp.Anonymous(this="list_transform", expressions=[listed, given[-1]])
+        return exp.Anonymous(this="list_first", expressions=[last])
     sides = [exp.Anonymous(this=f"map_{part}", expressions=given[:-2]) for part in ("keys", "values")]
     made = [exp.Anonymous(this="zip_with", expressions=[*sides, function]) for function in given[-2:]]
     return exp.Anonymous(this="map", expressions=made)

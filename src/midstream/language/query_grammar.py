@@ -212,8 +212,7 @@ class QueryGrammar(SourceGrammar):
         for join in (join for join in joins if isinstance(join, exp.Join) and join.args.get("within") is not None):
             sides = (select.args["from_"].this, join.this)
             if len(joins) > 1 or join.args["kind"] != "inner" or any(side.args.get("window") for side in sides):
-                hint = "write windows: FROM a [RANGE 10] JOIN b [RANGE 10] ON …"
-                self.fail("WITHIN stands in an inner join of two streams, for their windows", hint=hint)
+                self.fail("WITHIN is for an inner join of two streams", hint="write a [RANGE 10] JOIN b [RANGE 10] …")
             for side in sides:
                 side.set("window", WindowClause(this="RANGE", size=join.args["within"].copy()))
 
