@@ -26,7 +26,7 @@ from midstream.migration.registry import STRATEGIES
 
 ROOT = Path(__file__).parent.parent
 AS_OPERATORS = (
-    {"subscript", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct", "quotient"}
+    {"subscript", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct", "quotient", "as_seconds"}
     | {
         "list_places",
         "list_field",

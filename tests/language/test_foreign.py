@@ -112,6 +112,33 @@ def test_sessions_beside_an_expression_are_refused() -> None:
         to_cql("SELECT count(*) FROM bids GROUP BY session_window(ts, '5 minutes'), price % 2", "spark", TIMES)
 
 
+def test_a_session_that_is_not_grouped_by_is_refused() -> None:
+    with pytest.raises(QueryError, match="a session window stands in GROUP BY"):
+        to_cql("SELECT s FROM (SELECT session_window(ts, '5 minutes') AS s, k FROM bids) GROUP BY s, k", "spark", TIMES)
+
+
+def test_times_that_only_one_stream_has_need_no_name_of_it_before_them() -> None:
+    streams = {
+        "l": pa.table({"lt": [at(5), at(10), at(20)], "lk": [1, 2, 3]}),
+        "r": pa.table({"rt": [at(5), at(12), at(50)], "rk": [1, 2, 3]}),
+    }
+    query = (
+        "SELECT lk, rk FROM l {} JOIN r ON lk = rk AND lt BETWEEN rt - INTERVAL 5 MINUTES AND rt + INTERVAL 5 MINUTES"
+    )
+    for kind, alone in (("INNER", set()), ("LEFT", {(3, None)}), ("FULL", {(3, None), (None, 3)})):
+        found = ms.run(query.format(kind), streams, time={"l": "lt", "r": "rt"}, dialect="spark").to_pylist()
+        assert {(row["lk"], row["rk"]) for row in found} == {(1, 1), (2, 2), *alone}
+
+
+def test_windows_of_windows_take_the_bounds_of_the_inner_ones_for_a_time() -> None:
+    bids = {"bids": pa.table({"ts": [at(m) for m in (1, 2, 11, 19, 21, 29)]})}
+    inner = "SELECT {} AS t, count(*) AS n FROM bids GROUP BY window(ts, '10 minutes')"
+    outer = "SELECT CAST(window.start AS BIGINT) AS s, sum(n) AS n FROM ({}) GROUP BY window(t, '20 minutes')"
+    for time in ("window", "window_time(window)"):
+        found = ms.run(outer.format(inner.format(time)), bids, dialect="spark").to_pylist()
+        assert {(row["s"], row["n"]) for row in found} == {(1704067200, 4), (1704067200 + 1200, 2)}
+
+
 def test_a_session_takes_queries_of_other_systems() -> None:
     session = ms.Session().stream("bids", pa.schema([("ts", pa.timestamp("us")), ("price", pa.int64())]))
     text = "SELECT FLOOR(window_start TO HOUR) AS hour, max(price) AS most FROM bids GROUP BY window(ts, '10 minutes')"

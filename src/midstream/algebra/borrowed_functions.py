@@ -154,7 +154,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "as_type": ("cast_to_type({0}, {1})",),
     "as_list": ("cast_to_type(CASE WHEN {0} LIKE '{%' THEN translate({0}, '{}', '[]') ELSE {0} END, {1})",),
     **{"as_interval": (AMOUNT,), "make_interval": (MADE,)},
-    "as_time": ("{0}::TIME",),
+    **{"as_time": ("{0}::TIME",), "as_seconds": ("floor(epoch_us({0}) / 1000000)::BIGINT",)},
     "as_text": ("{0}::VARCHAR",),
     "as_uuid": ("{0}::UUID::VARCHAR",),
     "as_json": ("{0}::JSON",),

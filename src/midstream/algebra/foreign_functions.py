@@ -53,3 +53,15 @@ SUFFIXES = {"D": "DOUBLE '{}'", "F": "FLOAT '{}'", "BD": "DECIMAL '{}'"}
 
 TIGHTNESS = {"|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "||": 5}
 """How tight operators of Spark bind that bind alike here."""
+
+WINDOW_TIME = "window_end - INTERVAL '1' MILLISECOND"
+
+BOUNDS = {
+    f"{word}_{end}": text
+    for word in ("TUMBLE", "HOP", "SESSION")
+    for end, text in (("START", "window_start"), ("END", "window_end"), ("ROWTIME", WINDOW_TIME))
+} | {"WINDOW_TIME": WINDOW_TIME}
+"""What the bounds of windows are called there, and here."""
+
+AS_STRUCT = "{'start': window_start, 'end': window_end}"
+"""The bounds of a window as Spark has them."""

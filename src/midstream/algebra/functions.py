@@ -182,6 +182,7 @@ SYNONYMS: Mapping[str, str] = {
     "char_length": "length",
     "character_length": "length",
     "substr": "substring",
+    "approx_median": "median",
     "mean": "avg",
     **dict.fromkeys(("stddev_samp", "stddev_sample", "std"), "stddev"),
     "try_sum": "sum",
@@ -313,3 +314,9 @@ CALCULATED = frozenset({"+", "-", "*", "/", "%"})
 
 READS_LITERALS = COMPARED | CALCULATED | {"nullif", "greatest", "least", "coalesce"}
 """Where a string literal beside a date, a timestamp or a number is read as one."""
+
+FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
+"""Fields of times that are called otherwise in EXTRACT."""
+
+NOW = frozenset({"now", "current_timestamp", "localtimestamp", "mz_now", "mz_logical_timestamp"})
+"""What the time of the query is called."""

@@ -16,6 +16,9 @@ Excluded = OneOf["", "CURRENT ROW", "GROUP", "TIES"]
 RANKINGS = frozenset({"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile"})
 """Functions of a row's place in its partition."""
 
+SAME = {"first": "first_value", "last": "last_value", "first_row": "first_value"}
+"""What aggregates of an order are called over frames."""
+
 NEIGHBOURS = frozenset({"lag", "lead"})
 """Functions that look at a row some places before or after."""
 

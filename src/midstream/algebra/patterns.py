@@ -108,6 +108,9 @@ def length_of(pattern: Pattern) -> int:
 MATCHES = "#matches"
 """The column in which rows carry how many matches there have been, where matches are numbered; it begins as null."""
 
+OF_ROWS = frozenset({"sum", "avg", "min", "max", "count"})
+"""The aggregates of matched rows."""
+
 PatternFunction = OneOf["first", "last", "sum", "avg", "min", "max", "count", "number"]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from midstream.algebra.functions import FIELDS
 from midstream.algebra.list_functions import LIST_FUNCTIONS
 from midstream.algebra.time import UNITS
 from midstream.language.grammar import MOST_EXPANDED, NAMES, NOTHING
@@ -16,8 +17,6 @@ from midstream.language.operator_tables import ESCAPES
 from midstream.language.over_grammar import PREDICATE, OverGrammar
 
 AMOUNTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")
-
-FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
 
 PARTS = "year month\nday hour minute second"
 """Units of which one may reach to another: DAY TO SECOND."""

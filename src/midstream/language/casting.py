@@ -50,6 +50,8 @@ def _borrowed(source: pa.DataType, target: pa.DataType, name: str) -> str | None
         return "as_interval"
     if name in ("UUID", "JSON", "JSONB") and not kind.is_nested(source):
         return "as_uuid" if name == "UUID" else "as_json"
+    if kind.is_timestamp(source) and kind.is_integer(target):
+        return "as_seconds"
     if kind.is_time(target) and source != target:
         return "as_time"
     return "as_text" if kind.is_string(target) and (kind.is_nested(source) or kind.is_time(source)) else None

@@ -10,48 +10,25 @@ ever.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.algebra.foreign_functions import WINDOWS
+from midstream.algebra.foreign_functions import AS_STRUCT, BOUNDS, WINDOWS
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
 from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
-from midstream.language.foreign_tokens import (
-    Called,
-    Edit,
-    beside,
-    calls,
-    closing,
-    edited,
-    keys_of,
-    selects_of,
-    text_of,
-)
-from midstream.language.foreign_values import (
-    functions,
-    nulls_placed,
-    spark_constants,
-    spark_places,
-)
+from midstream.language.foreign_tokens import Called, Edit, beside, calls, edited, keys_of, selects_of, text_of
+from midstream.language.foreign_values import READ_FIRST, functions, nulls_placed
 from midstream.language.nodes import Node, flatten
-from midstream.language.shape_grammar import WINDOW_TIME
 from midstream.language.text import OPENING, tokens_of
 
 DIALECTS = ("spark", "flink", "risingwave")
 
-BOUNDS = {
-    f"{word}_{end}": text
-    for word in ("TUMBLE", "HOP", "SESSION")
-    for end, text in (("START", "window_start"), ("END", "window_end"), ("ROWTIME", WINDOW_TIME))
-}
-
 NAMES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.DOT, TokenType.COMMA)
-
-AS_STRUCT = "{'start': window_start, 'end': window_end}"
 
 
 def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = MappingProxyType({})) -> str:
@@ -63,8 +40,8 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     if dialect not in DIALECTS:
         hint = nearest(str(dialect), DIALECTS, "dialects")
         raise QueryError(f"there is no dialect {dialect!r}", hint=hint)
-    for spark in (spark_constants, spark_places) if dialect == "spark" else ():
-        query = edited(query, list(spark(query)))
+    for first in READ_FIRST.get(dialect, ()):
+        query = edited(query, list(first(query)))
     _require_no_watermark(query)
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in tokens_of(query)), times)
@@ -124,19 +101,33 @@ def _grouped_windows(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
     """Windows that are keys of GROUP BY, put around the stream; Spark's `window` takes its size before its slide."""
     tokens = tokens_of(text)
     selects = dict(zip((token.start for token in tokens), selects_of(tokens), strict=True))
-    said = [call for call in calls(text, WINDOWS) if call.arguments[1:] and _is_amount(call.arguments[1])]
-    for begin in dict.fromkeys(selects[call.start] for call in said):
-        own = [token for token in tokens if selects[token.start] == begin]
-        yield from _around(text, tokens, own, [call for call in said if selects[call.start] == begin])
+    own, said, bounds = defaultdict[int, list[Token]](list), defaultdict[int, list[Called]](list), list[Called]()
+    for token in tokens:
+        own[selects[token.start]].append(token)
+    for call in calls(text, {*WINDOWS, *BOUNDS}):
+        if call.name in BOUNDS:
+            bounds.append(call)
+        elif call.arguments[1:] and _is_amount(call.arguments[1]):
+            said[selects[call.start]].append(call)
+    yield from (Edit(c.start, c.end, BOUNDS[c.name]) for c in bounds if selects[c.start] in said)
+    for begin, windows in said.items():
+        yield from _around(text, own[begin], windows)
 
 
-def _around(text: str, tokens: Sequence[Token], own: Sequence[Token], said: Sequence[Called]) -> Iterator[Edit]:
+def _around(text: str, own: Sequence[Token], said: Sequence[Called]) -> Iterator[Edit]:
     """The windows of one SELECT, which has some tokens of its own, put around its stream."""
-    starts = {token.start for token in own}
-    level = [token for token in beside(tokens, own[0].start) if token.start in starts]
-    sources, keys = list(_sources(tokens, {token.start for token in level})), keys_of(level)
-    keys = [key for key in keys if not any(call.start <= key.start < call.end for call in said)]
-    written = {_window(text, call, "{}", keys) for call in said}
+    level, ends = beside(own, own[0].start), {call.end for call in said}
+    outside = [t for t in own if not any(call.start <= t.start < call.end for call in said)]
+    begun = {token.start for token in outside}
+    aliased = [
+        c for a, b, c in zip(own, own[1:], own[2:], strict=False) if a.end + 1 in ends and b.text.upper() == "AS"
+    ]
+    named = {token.text for token in aliased}
+    keys = [key for key in keys_of(level) if key.start in begun and key.text not in named]
+    if any(WINDOWS[call.name] == "SESSION" for call in said) and all(t.token_type != TokenType.GROUP_BY for t in level):
+        hint = "group by it, and by what tells sessions apart"
+        raise QueryError("a session window stands in GROUP BY", hint=hint).at(text, said[0].start)
+    sources, written = list(_sources(level)), {_window(text, call, "{}", keys) for call in said}
     if len(written) != 1 or len(sources) != 1:
         raise QueryError(
             "a window as a key of GROUP BY needs a query of one stream and one window",
@@ -148,8 +139,7 @@ def _around(text: str, tokens: Sequence[Token], own: Sequence[Token], said: Sequ
     yield Edit(last.end + 1, last.end + 1, behind)
     for call in said:
         yield Edit(call.start, call.end, "window_start, window_end" if call.start > last.end else AS_STRUCT)
-    yield from (Edit(call.start, call.end, BOUNDS[call.name]) for call in calls(text, BOUNDS) if call.start in starts)
-    yield from _fields_of_window(own)
+    yield from _fields_of_window(outside)
 
 
 def _is_amount(tokens: Sequence[Token]) -> bool:
@@ -170,22 +160,23 @@ def _sessions_of(text: str, call: Called, keys: Sequence[Token]) -> str:
 
 def _fields_of_window(tokens: Sequence[Token]) -> Iterator[Edit]:
     """`window.start`, `window.end`, and `window` alone."""
-    for name, dot, field in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if name.text.upper() not in ("WINDOW", "SESSION_WINDOW"):
+    for before, name, dot, field in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+        if name.text.upper() not in ("WINDOW", "SESSION_WINDOW") or before.token_type == TokenType.ALIAS:
             continue
         if dot.token_type == TokenType.DOT:
             yield Edit(name.start, field.end + 1, f"window_{field.text.lower()}")
-        elif dot.token_type in (TokenType.COMMA, TokenType.FROM):
-            yield Edit(name.start, name.end + 1, f"{AS_STRUCT} AS {name.text}")
+        elif dot.token_type in (TokenType.COMMA, TokenType.FROM, TokenType.ALIAS):
+            named = "" if dot.token_type == TokenType.ALIAS else f" AS {name.text}"
+            yield Edit(name.start, name.end + 1, AS_STRUCT + named)
 
 
-def _sources(tokens: Sequence[Token], level: Collection[int]) -> Iterator[tuple[Token, Token]]:
+def _sources(level: Sequence[Token]) -> Iterator[tuple[Token, Token]]:
     """The first and last tokens of what stands in FROM without a window: names of streams, and sub-queries."""
-    for i, (before, token, after) in enumerate(zip(tokens, tokens[1:], [*tokens[2:], tokens[0]], strict=False)):
-        if before.token_type not in (TokenType.FROM, TokenType.JOIN) or before.start not in level:
+    for before, token, after in zip(level, level[1:], [*level[2:], level[0]], strict=False):
+        if before.token_type not in (TokenType.FROM, TokenType.JOIN):
             continue
         if token.token_type == TokenType.L_PAREN:
-            yield token, closing(tokens, i + 1)
+            yield token, after
         elif token.token_type in (TokenType.VAR, TokenType.IDENTIFIER) and after.token_type not in OPENING:
             yield token, token
 

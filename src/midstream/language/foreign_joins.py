@@ -157,6 +157,10 @@ def _spans(conditions: Sequence[Node], sources: Mapping[str, Node], times: Mappi
         if any(item.alias.casefold() in known for part in inside for item in part.find_all(exp.Alias)):
             columns[alias] = ""  # what is called as the time may be another one
     spans: Spans = {}
+    owners = [(alias, column.casefold()) for alias, column in columns.items() if column is not None]
+    for bare in (c for each in conditions for c in each.find_all(exp.Column) if c.args.get("table") is None):
+        if len(own := [alias for alias, column in owners if column == bare.name.casefold()]) == 1:
+            bare.set("table", exp.to_identifier(own[0]))
     for part in (part for condition in conditions for part in flatten(condition, exp.And)):
         for earlier, later, distance in _distances(part):
             pair = (_source(earlier), _source(later))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -89,16 +89,6 @@ def selects_of(tokens: Sequence[Token]) -> list[int]:
             open_at.pop()
         found.append(open_at[-1])
     return found
-
-
-def closing(tokens: Sequence[Token], opening: int) -> Token:
-    """The token that closes the parenthesis at a place; the last one if none does."""
-    depth = 0
-    for token in islice(tokens, opening, None):
-        depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
-        if not depth:
-            return token
-    return tokens[-1]
 
 
 def keys_of(level: Sequence[Token]) -> list[Token]:

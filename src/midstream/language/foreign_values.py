@@ -135,3 +135,7 @@ def nulls_placed(text: str, dialect: str, times: frozenset[str]) -> Iterator[Edi
             key = []
             if other.text != ",":
                 break
+
+
+READ_FIRST = {"spark": (spark_constants, spark_places)}
+"""By dialect, what is changed before all else, so that the text can be read."""

@@ -24,6 +24,7 @@ from midstream.algebra.over import (
     NUMBERED,
     ONLY_OVER,
     RANKINGS,
+    SAME,
     Excluded,
     Frame,
     NamedOver,
@@ -40,9 +41,6 @@ from midstream.language.nodes import Node
 from midstream.language.over_streams import over_stream
 from midstream.language.values import ValueBinder
 from midstream.language.windows import require_window
-
-SAME = {"first": "first_value", "last": "last_value", "first_row": "first_value"}
-"""What aggregates of an order are called over frames."""
 
 FARTHEST = 2**31
 """How many rows away a frame may reach."""

@@ -11,6 +11,7 @@ from midstream.algebra.expressions import Column, Expression, Literal, Named, co
 from midstream.algebra.functions import AGGREGATE
 from midstream.algebra.patterns import (
     MATCHES,
+    OF_ROWS,
     PatternFunction,
     PatternValue,
     length_of,
@@ -30,8 +31,6 @@ from midstream.language.windows import bind_duration, order_of
 
 LONGEST = 10_000
 """How many parts a pattern may have, written out."""
-
-AGGREGATES = frozenset({"sum", "avg", "min", "max", "count"})
 
 
 def bind_match(binding: Binding, clause: MatchClause, relation: Relation, scope: Scope) -> Match:
@@ -170,12 +169,12 @@ class _Binder:
                 return self._row_value("last", node)
             case "first" | "last" | "prev" | "next":
                 return self._row_call(node, name)
-        return self._aggregate(node, name) if name in AGGREGATES else node
+        return self._aggregate(node, name) if name in OF_ROWS else node
 
     def _of_rows(self, node: exp.Anonymous, word: str) -> exp.Expr:
         """`FINAL LAST(a.x)`: of all rows of the match; `RUNNING`, which need not be said: of those so far."""
         call = node.expressions[0]
-        if not isinstance(call, exp.Anonymous) or call.name.lower() not in AGGREGATES | {"first", "last"}:
+        if not isinstance(call, exp.Anonymous) or call.name.lower() not in OF_ROWS | {"first", "last"}:
             raise self._error(f"{word.upper()} stands before FIRST, LAST or an aggregate", None, node)
         if word == "final" and self.defined is not None:
             raise self._error("DEFINE knows the rows so far, not the final ones", "say FINAL in MEASURES", node)

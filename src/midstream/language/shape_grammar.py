@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from midstream.algebra.foreign_functions import WINDOW_TIME
 from midstream.language.grammar import NAMES
 from midstream.language.nodes import Node, WindowClause, at
 from midstream.language.pattern_grammar import PatternGrammar
@@ -22,8 +23,6 @@ FILLED = {"INTERPOLATE": 'ELSE {0} + ({1} - {0}) * ("#place" - 1) / len("#series
 
 AMOUNTS = {"TUMBLE": "size offset", "HOP": "slide size offset", "CUMULATE": "step size offset", "SESSION": "gap"}
 """Windows that are written as functions of streams, and what amounts of time they take."""
-
-WINDOW_TIME = "window_end - INTERVAL '1' MILLISECOND"
 
 
 class ShapeGrammar(PatternGrammar):

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.functions import NOW
 from midstream.language.literals import months
 from midstream.language.nodes import Duration, Node, WindowClause, all_of, at_same, bounds_of, column_named, flatten
-
-NOW = frozenset({"now", "current_timestamp", "localtimestamp"})
-"""What the time of the query is called."""
 
 TICK = exp.Interval(this=Duration(this="1", unit="microsecond"))
 

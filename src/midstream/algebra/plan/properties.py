@@ -161,10 +161,12 @@ def _time_columns(plan: Relation) -> set[str]:
 
 
 def _is_last_instant(expression: Expression, ends: set[str]) -> bool:
-    """Whether a value is the last millisecond of a window; rows of windows happen when these end."""
+    """Whether a value is the last millisecond of a window, or its bounds; rows of windows happen when these end."""
     match expression:
         case Call("-", (Column(name), Literal(amount))):
             return name in ends and amount == dt.timedelta(milliseconds=1)
+        case Call("named_struct", (_, _, Literal("end"), Column(name))):
+            return name in ends
     return False
 
 
