@@ -88,6 +88,16 @@ _CODES = (
 
 _APART = f"list_reduce(range(1, 7), lambda a, d: regexp_replace(a, d || '+', d::VARCHAR, 'g'), {_CODES})"
 
+
+def pairs(extract: str) -> str:
+    """The keys of an object in JSON, or the places in a list, each with the value there."""
+    others = "CASE WHEN {0} IS NOT NULL THEN error('only objects and lists have keys') END"
+    listed = "range(json_array_length({0})::BIGINT)::VARCHAR[]"
+    keys = f"CASE json_type({{0}}) WHEN 'OBJECT' THEN json_keys({{0}}) WHEN 'ARRAY' THEN {listed} ELSE {others} END"
+    path = "CASE json_type({0}) WHEN 'ARRAY' THEN '$[' || k || ']' ELSE '$.\"' || k || '\"' END"
+    return f"list_transform({keys}, lambda k: {{'key': k, 'value': {extract}({{0}}, {path})}})"
+
+
 SOUNDEX = (
     "CASE WHEN regexp_matches({0}, '^[A-Za-z]') THEN upper({0})[1] ||"
     f" rpad(regexp_replace(({_APART})[2:], '[^1-6]', '', 'g'), 3, '0') ELSE {{0}} END"

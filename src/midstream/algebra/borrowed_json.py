@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from midstream.algebra.borrowed_forms import pairs
+
 _SAME = (
     "json_array_length json_type json_valid json_value json_exists json_contains json_structure json_object"
     " json_array json_merge_patch to_json"
@@ -45,14 +47,7 @@ JSON: Mapping[str, tuple[str, ...]] = {
     "json_array_elements": ("json_extract({0}, '$[*]')",),
     "json_array_elements_text": ("json_extract_string({0}, '$[*]')",),
     "json_object_keys": ("json_keys({0})",),
-    **{
-        f"json_pairs{text}": (
-            "list_transform(json_keys({0}), lambda k: {'key': k, 'value': json_extract"
-            + ("_string" if text else "")
-            + "({0}, '$.\"' || k || '\"')})",
-        )
-        for text in ("", "_text")
-    },
+    **{f"json_pairs{text}": (pairs(f"json_extract{kind}"),) for text, kind in _AS_TEXT},
     "json_array_contains": ("json_contains({0}, to_json({1}))",),
     "json_items": ("json_extract({0}, '$[*]')",),
     "json_records": (_FIELDS,),
@@ -65,7 +60,9 @@ JSON: Mapping[str, tuple[str, ...]] = {
     "json_concat": (_JOINED,),
     "is_json_string": ("coalesce(json_valid({0}), FALSE)",),
     "extractjsonfield": ("CASE WHEN NOT contains({1}, '[-') THEN json_extract_string({0}, {1}) END",),
-    "json_has_key": ("list_contains(json_keys({0}), {1})",),
+    "json_has_key": (
+        "(list_contains(json_keys({0}), {1}) OR list_contains(json_extract({0}, '$[*]')::VARCHAR[], to_json({1})))",
+    ),
     **{f"json{word}_at": tuple(f"json_extract{kind}({{0}}, {path})" for path in _PATHS) for word, kind in _AS_TEXT},
     "jsonb_set": tuple(f"json_set({{0}}, {path}, {{2}}::JSON)" for path in _PATHS),
     "json_without": ("json_merge_patch({0}, json_object({1}::VARCHAR, NULL))",),

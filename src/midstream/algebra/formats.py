@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from midstream.errors import QueryError
+
 FORMATTED = frozenset({"to_char", "to_timestamp", "to_date", "from_unixtime", "unix_timestamp"}) | {
     *("parse_time", "stringtotimestamp", "timestamptostring", "datetostring", "stringtodate")
 }
@@ -22,11 +24,18 @@ _JAVA: Mapping[str, str] = {
     **{"XXX": "%z", "XX": "%z", "X": "%z", "Z": "%z", "VV": "%Z", "z": "%Z"},
 }
 
-_POSTGRES: Mapping[str, str] = {
+_POSTGRES: dict[str, str] = {
     **{"YYYY": "%Y", "YY": "%y", "MONTH": "%B", "MON": "%b", "MM": "%m", "DDD": "%j", "DD": "%d", "DAY": "%A"},
     **{"DY": "%a", "HH24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "MS": "%g", "US": "%f"},
     **{"AM": "%p", "PM": "%p", "IW": "%V", "IYYY": "%G", "TZH:TZM": "%z", "TZ": "%Z"},
+    **{"FMMM": "%-m", "FMDD": "%-d", "FMDDD": "%-j", "FMDAY": "%A", "FMMONTH": "%B", "FMYYYY": "%Y"},
+    **{"FMHH24": "%-H", "FMHH12": "%-I", "FMHH": "%-I", "FMMI": "%-M", "FMSS": "%-S"},
 }
+
+_UNKNOWN = (
+    "FM TM RM SSSSS SSSS Y,YYY YYY Y IYY IY I IDDD ID CC WW W Q J D FF BC AD A.D. B.C. A.M. P.M. OF TZH TZM SP ST ND RD"
+)
+"""What means something in PostgreSQL's formats, and nothing here."""
 
 
 def directives(form: str) -> str:
@@ -42,7 +51,7 @@ def directives(form: str) -> str:
     if "%" in form:
         return form
     if re.search(r"YYYY|DD(?!D)|(?i:HH24|HH12|MI\b|\b(?:DAY|MONTH|MON|DY)\b)", form):
-        return _translated(form, _POSTGRES, '"', re.IGNORECASE)
+        return _translated(form, dict.fromkeys(_UNKNOWN.split(), "") | _POSTGRES, '"', re.IGNORECASE)
     return _translated(form, _JAVA, "'", 0)
 
 
@@ -53,6 +62,11 @@ def _translated(form: str, known: Mapping[str, str], quote: str, flags: int) -> 
     def directive(found: re.Match[str]) -> str:
         if found["word"] is None:
             return found["text"] or quote
-        return known.get(found["word"]) or known[found["word"].upper()]
+        made = known.get(found["word"]) or known[found["word"].upper()]
+        if not made:
+            raise QueryError(
+                f"{found['word']} is not read in a format", hint="write directives of strftime: '%Y-%m-%d'"
+            )
+        return made
 
     return pattern.sub(directive, form)

@@ -159,7 +159,7 @@ def _moment(function: str) -> Rule:
 def _extreme(function: str) -> Rule:
     def rule(types: Types) -> Signature:
         counted(function, types, 1, 1)
-        if is_nested(types[0]) or kind.is_null(types[0]):
+        if is_nested(types[0]) or kind.is_null(types[0]) or kind.is_interval(types[0]):
             raise refuse(function, types, "it takes values that have an order")
         return Signature((plain(types[0]),), plain(types[0]))
 

@@ -160,7 +160,7 @@ def _shared(
         return both
 
     for type_ in types:
-        if is_nested(type_):
+        if is_nested(type_) or kind.is_interval(type_):
             raise QueryError(f"{function} cannot compare {type_}", hint="nested values can be carried, not compared")
     shared = reduce(join, types)
     return BOOLEAN if kind.is_null(shared) else shared

@@ -214,12 +214,8 @@ class QueryBinder:
             relation = attached.joined(relation, over)
         items, wanted = [(name, over(value)) for name, value in items], wanted.changed(over)
         read = [*(value for _, value in items), *(over(one.expression) for one in unnests.lists), *wanted.reads]
-        if (
-            in_order
-            and wanted.order
-            and node.args.get("distinct") is None
-            and is_timeless(relation, self.binding.catalog)
-        ):
+        told = in_order and wanted.order and node.args.get("distinct") is None
+        if told and is_timeless(relation, self.binding.catalog):
             wanted = replace(wanted, limit=wanted.limit or Limit(0, None, False))
             items.insert(0, (ARRIVAL, Column(PLACE, INTEGER)))
         relation = overs.applied(relation, over, read, coming)
@@ -233,10 +229,9 @@ class QueryBinder:
         asked = node.args.get("distinct")
         on = asked is not None and asked.args.get("on") is not None
         if on or node.args.get("qualify") is not None or any(map(has_over, node.expressions)):
+            hint = "put the groupings into a sub-query"
             raise self.binding.error(
-                "OVER, QUALIFY and DISTINCT ON cannot stand beside several groupings",
-                node,
-                hint="put the groupings into a sub-query",
+                "OVER, QUALIFY and DISTINCT ON cannot stand beside several groupings", node, hint=hint
             )
         plans, whole = [], list(dict.fromkeys(key for keys in sets for key in keys.expressions))
 
@@ -317,6 +312,10 @@ class QueryBinder:
             aggregates.calls.append(COUNT)
         for key in keys:
             bound = self._group_key(node, scope, key, below)
+            if bound in aggregates.nulled:
+                raise self.binding.error(
+                    "two names of one value are keys of groupings", key, hint="group by one of them"
+                )
             aggregates.add_key(coerce(bound, TEXT) if str(bound.type) == "null" else bound)
 
     def _group_key(self, node: exp.Select, scope: Scope, key: Node, below: Attachments) -> Expression:
@@ -351,9 +350,8 @@ class QueryBinder:
         require_window(self.binding, "an aggregate" if aggregates.calls else "GROUP BY", relation)
         given, every = environment.given, None
         if not aggregates.keys and (given or is_timeless(relation, self.binding.catalog)):
-            every = (
-                environment.domain.tuples(self.binding) if environment.domain and given else one_row(self.binding, node)
-            )
+            domain = environment.domain if given else None
+            every = domain.tuples(self.binding) if domain else one_row(self.binding, node)
         for one in aggregates.calls:
             require_own(self.binding, one.call, frozenset(column.name for column in given), node)
         for column in given:

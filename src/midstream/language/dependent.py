@@ -183,7 +183,8 @@ def brought(name: str, call: AggregateCall) -> Expression:
 
 def require_own(binding: Binding, call: AggregateCall, outside: frozenset[str], node: Node) -> None:
     """Refuses an aggregate of nothing but columns around a sub-query: it would be one of the query around it."""
-    named = frozenset[str]().union(*map(columns_of, call.args))
+    read = call.args if call.where is None else (*call.args, call.where)
+    named = frozenset[str]().union(*map(columns_of, read))
     if named and named <= outside:
         raise binding.error(
             f"{call.function} is an aggregate of the query around this one", node, hint="aggregate in that query"

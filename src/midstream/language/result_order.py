@@ -29,9 +29,9 @@ def result_order(query: str, schema: pa.Schema) -> list[OrderKey]:
     tree = read(query)
     if tree.args.get("limit") is not None or tree.args.get("offset") is not None:
         return []
-    if keys := [Column(f.name, f.type) for f in schema if f.name.startswith(KEY)]:
-        order, rest = tree.args["order"], iter(keys)
-        several = len(keys) - len(order) + 1
+    if held := [Column(f.name, f.type) for f in schema if f.name.startswith(KEY)]:
+        order, rest = tree.args["order"], iter(held)
+        several = len(held) - len(order) + 1
         times = [several if isinstance(written.this, exp.Star) else 1 for written in order]
         return [ordered_by(w, next(rest)) for w, n in zip(order, times, strict=True) for _ in range(n)]
     binding, found = Binding(query, Catalog({})), list[OrderKey]()

@@ -33,6 +33,7 @@ from midstream.language.binding import Beyond, Binding, match_name, nearest
 from midstream.language.constants import beside, is_constant, one_row
 from midstream.language.dependent import Domain, Environment, Queries, rename
 from midstream.language.literals import coerce
+from midstream.language.nested import told_apart
 from midstream.language.nodes import FollowedBy, JoinedSources, Node, is_joined
 from midstream.language.patterns import bind_match
 from midstream.language.scalars import ScalarBinder, bind_condition
@@ -193,7 +194,7 @@ class SourceBinder:
         if kind not in ("semi", "anti"):
             both = {"right": b, "full": Call("coalesce", (a, b), type_)}.get(kind, a)
             scope.merge(visible, both, {c.name for c in (left, right) if isinstance(c, Column)})
-        return Call("=", (a, b), BOOLEAN)
+        return Call("=", (told_apart(a), told_apart(b)), BOOLEAN)
 
     def source(self, node: Node, scope: Scope, left: Relation | None = None, kind: JoinKind = "inner") -> Relation:
         """A stream or sub-query with its window, added to the scope; or several, joined in parentheses.

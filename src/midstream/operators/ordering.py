@@ -280,7 +280,7 @@ def _comparable(column: pa.Array) -> pa.Array:
     """The column itself, or what is in the order of its values where Arrow cannot compare them."""
     if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
         return column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    if pa.types.is_nested(column.type):
+    if pa.types.is_nested(column.type) or pa.types.is_interval(column.type):
         return _ordered_bytes(column)
     return column
 
