@@ -77,3 +77,39 @@ def test_a_query_of_tables_gives_what_a_database_gives(query: str) -> None:
 )
 def test_forms_of_other_systems_are_read(query: str, expected: list[tuple[Any, ...]]) -> None:
     assert rows(query) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT (SELECT max(0) FILTER (WHERE a = 1)) FROM A", "max is an aggregate of the query around this one"),
+        ("SELECT a AS x, a AS y, count(*) FROM A GROUP BY x, ROLLUP (y)", "two names of one value are keys"),
+        ("SELECT count(*) OVER w FROM A WINDOW w AS (ORDER BY a), w AS (ORDER BY b)", "WINDOW defines a name twice"),
+        ("SELECT to_char(TIMESTAMP '2020-01-02 03:04:05', 'YYYY Q')", "Q is not read in a format"),
+        ("SELECT * FROM A POSITIONAL JOIN B", "unexpected 'POSITIONAL'"),
+        ("SELECT * FROM A LEFT JOIN B", "expected ON or USING"),
+        ("SELECT value FROM json_each('5')", "cannot compute json_pairs"),
+        ("SELECT max(i) FROM I", "max does not take month_day_nano_interval"),
+        ("SELECT 1 FROM I WHERE i > i", "> cannot compare month_day_nano_interval"),
+    ],
+)
+def test_what_would_mean_something_else_is_refused(query: str, message: str) -> None:
+    months = pa.table({"i": pa.array([(1, 0, 0), (0, 2, 0)], pa.month_day_nano_interval())})
+    with pytest.raises(ms.MidstreamError, match=message):
+        ms.run(query, {"A": A, "B": B, "I": months}, time=None)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("json_typeof('1.5')", "number"),
+        ("jsonb_typeof('\"a\"')", "string"),
+        ("json_typeof('[]')", "array"),
+        ("CAST('[\"a\", 5]' AS JSON) ? 'a'", True),
+        ("(SELECT string_agg(key || value, ',') FROM json_each('[4, \"a\"]'))", '04,1"a"'),
+        ("to_char(TIMESTAMP '2020-01-02 03:04:05', 'FMDD FMMM')", "2 1"),
+        ("(SELECT count(*) FROM (SELECT [a] AS l FROM A) AS p JOIN (SELECT [a] AS l FROM B) AS q USING (l))", 3),
+    ],
+)
+def test_a_value_is_that_of_the_system_whose_name_it_has(value: str, expected: object) -> None:
+    assert rows(f"SELECT {value}") == [(expected,)]
