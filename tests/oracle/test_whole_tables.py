@@ -40,6 +40,8 @@ LISTS = (
 FORMS = (
     "SELECT count(*) FROM A JOIN B JOIN A AS C ON C.a = B.a ON A.a = B.a",
     "SELECT count(*) FROM A LEFT JOIN B JOIN A AS C ON C.a = B.a ON A.a = B.a",
+    "SELECT count(*) FROM A JOIN (B CROSS JOIN A AS C) j ON A.a = j.d",
+    "SELECT extract(hour FROM TIME '2020-05-26 13:30:25.5')",
     "SELECT d FROM B WHERE f = '1004.3'",
     "SELECT x FROM (VALUES (TIME '05:06:07')) AS v(x) WHERE x < '06:06:07' AND x > TIME '01:00:00'",
 )

@@ -186,7 +186,7 @@ def _timestamp(text: str, type_: pa.DataType) -> dt.datetime:
 
 def _time(text: str) -> dt.time:
     try:
-        return dt.time.fromisoformat(text.strip())
+        return dt.time.fromisoformat(text.strip().rpartition(" ")[2])
     except ValueError:
         raise QueryError(f"{_shown(text)} is not a time", hint="write for instance TIME '13:30:00'") from None
 

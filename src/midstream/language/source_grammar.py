@@ -102,11 +102,15 @@ class SourceGrammar(ShapeGrammar):
         """Joins in parentheses."""
         made = JoinedSources(this=self.source(), joins=self.joins())
         self.need(TokenType.R_PAREN, ") or a join")
-        if not self.peek(TokenType.ALIAS):
+        if not self._is_named():
             return at(made, token)
         named = at(exp.Subquery(this=at(everything_of(made.this, joins=made.args["joins"]), token)), token)
         self._decorate(named)
         return named
+
+    def _is_named(self) -> bool:
+        """Whether an alias comes next."""
+        return self.peek(TokenType.ALIAS) or (self.peek(*NAMES) and not self.peek_word(*NOT_AN_ALIAS))
 
     def _decorate(self, source: Node) -> None:
         window = self._window()
@@ -116,7 +120,8 @@ class SourceGrammar(ShapeGrammar):
                 self.fail("MATCH_RECOGNIZE takes a stream, not a window", clause.token, hint="WITHIN bounds a match")
             source.set("match", clause)
             window = self._window()
-        if self.take(TokenType.ALIAS) or (self.peek(*NAMES) and not self.peek_word(*NOT_AN_ALIAS)):
+        if self._is_named():
+            self.take(TokenType.ALIAS)
             source.set("alias", self.identifier("a name after AS"))
             source.set("columns", self.column_names())
         self._system_time(source)

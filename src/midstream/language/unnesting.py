@@ -74,10 +74,8 @@ def _elements(binder: ValueBinder, call: exp.Anonymous, wanted: int) -> Lists:
         fields = one.type.value_type
         spread = kind.is_struct(fields) and (wanted > len(call.expressions) or call.name.lower() == "inline")
         if spread or kind.is_map(binder.bind(argument).type):
-            names = [Literal(f.name, TEXT) for f in fields]
-            lists += [
-                (str(n.value), binder.call("list_field", [one, n], [argument, argument], argument)) for n in names
-            ]
+            for name in (f.name for f in fields):
+                lists.append((name, binder.call("list_field", [one, Literal(name, TEXT)], [argument] * 2, argument)))
         else:
             lists.append(("col" if call.name.lower().startswith("posexplode") else call.name.lower(), one))
     return lists
