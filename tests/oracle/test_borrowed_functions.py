@@ -21,7 +21,6 @@ from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.expressions import Call, walk
 from midstream.algebra.listings import LISTING
 from midstream.algebra.plan import Project, walk_plan
-from midstream.algebra.row_functions import LISTING
 from midstream.inputs import catalog_of
 from midstream.language import parse
 

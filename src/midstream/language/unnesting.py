@@ -15,7 +15,6 @@ from sqlglot import exp
 from midstream.algebra.expressions import Column, Expression, Literal, Named, columns_of
 from midstream.algebra.listings import ELEMENTS, LISTING, UNNESTING
 from midstream.algebra.plan import Relation, Unnested
-from midstream.algebra.row_functions import ELEMENTS, LISTING, UNNESTING
 from midstream.algebra.types import INTEGER, TEXT, has_elements, show_type
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
