@@ -6,6 +6,7 @@ Then the old text has answered every instant before another one, and the new tex
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,15 @@ def test_a_text_that_waits_survives_whatever_happens_meanwhile(seed, tmp_path, m
             session = opened(tmp_path, new, emit_every=every, replace=True)
         elif crossed:
             carry_out(session, ReplaceQuery("q", new))
-        match rng.choice(["", "", "rescale", "restart", "crash", "idle"]) if at > 70 else "":
-            case "rescale":
-                session.rescale(rng.randint(1, 4))
+        match rng.choice(["", "", "rescale", "rebalance", "restart", "crash", "idle"]) if at > 60 + step else "":
+            case "rescale" | "rebalance" as how:
+                slots = session._job.state.slots
+                dealt = [rng.randrange(slots) for _ in range(256)]
+                with suppress(ms.MigrationError, ms.JobError):  # groups that move come to rest first
+                    if how == "rescale":
+                        session.rescale(rng.randint(1, 4))
+                    else:
+                        session.rebalance(dealt, protocol=rng.choice(["auto", "mslb", "split_time", "ptlb"]))
             case "restart" | "crash" as how:
                 if how == "crash":
                     crash_in(session, both(at - step, min(at, 260), behind), monkeypatch)

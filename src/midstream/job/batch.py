@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
@@ -20,7 +20,7 @@ from midstream.job.queries.filling import Pace
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
-from midstream.job.queries.succession import reached_behind_old
+from midstream.job.queries.succession import pair_of, reached_behind_old
 from midstream.job.task.exchange import Addressing, Layout
 from midstream.job.task.in_place import Arrivals, arrivals
 from midstream.job.task.intake import StreamReading
@@ -111,9 +111,13 @@ class Batch:
 
     @cached_property
     def places_taken(self) -> Mapping[str, int]:
-        """From which instants on others answer, by the queries whose places they take with this batch."""
-        new = [name for name in self.queries if self.sharing.is_fresh(name)]
-        return {replaced_name(name, self.batch_id): self.sharing.start(name) for name in new}
+        """From which instants on others answer, by the queries whose places they take with this batch.
+
+        Where one begins at once and lacks rows, the old one answers for these as far as it can.
+        """
+        plan, pairs = self.sharing, partial(pair_of, self.before, self.queries)
+        new = [n for n in self.queries if plan.is_fresh(n) and (plan.records[n].whole_from_start or pairs(n))]
+        return {replaced_name(name, self.batch_id): plan.start(name) for name in new}
 
     @property
     def registers(self) -> Mapping[str, int]:

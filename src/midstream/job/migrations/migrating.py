@@ -18,6 +18,7 @@ from midstream.job.plans.migration_choice import decide, is_within, legal_strate
 from midstream.job.queries.replacing import name_of_old, with_name_free
 from midstream.job.queries.running_query import Beginning, MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import keeps_from, move_of, require_both
+from midstream.job.slots.doubled_moves import moves_doubled
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
 from midstream.migration.verified import DIFFERS, FAILED, Stretch, can_be_adopted
@@ -116,8 +117,11 @@ def begin_verified(state: JobState, observed: Mapping[str, Statistics]) -> None:
 def let_shadows_take_places(state: JobState) -> list[str]:
     """Lets texts that ran beside queries, and gave what was expected, take their places; gives the names of these.
 
-    The query that comes takes over all that its shadow runs, in the batch that is the last for the shadow too.
+    The query that comes takes over all that its shadow runs, in the batch that is the last for the shadow too. While
+    groups move to two slots that is divided between these, and the texts wait.
     """
+    if moves_doubled(state.manifest, state.wanted):
+        return []
     passed = {name: known for name, known in state.verifications.by_query.items() if known.passed and known.shadow}
     for name, known in passed.items():
         manifest, old, shadow = state.manifest, state.queries[name], state.queries[copy_name(name)]

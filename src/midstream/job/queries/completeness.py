@@ -52,6 +52,11 @@ class Record:
         """Whether some window began after rows that it would hold."""
         return any(batch != ALWAYS for batch in self.since.values())
 
+    @property
+    def whole_from_start(self) -> bool:
+        """Whether nothing is lacking that its results need."""
+        return is_whole(self.start, self.lacks_rows, self.whole_at)
+
     def to_json(self) -> dict[str, Any]:
         """What the manifest says."""
         known = {"since": dict(self.since), "start": self.start, "whole_at": self.whole_at, "own": self.own}

@@ -85,8 +85,8 @@ class SharingPlan:
             return self._fill(query, stored, WindowFilling.from_json(stored.filling), kept)
         if stored.filling is not None:
             stored = replace(stored, own=False, filling=None)
-        aliases = {source.stream.alias for source in query.sources}
-        record = replace(stored, since={alias: stored.since.get(alias, self.batch_id) for alias in aliases})
+        since = {s.stream.alias: stored.since.get(s.stream.alias, self.batch_id) for s in query.sources}
+        record = replace(stored, since=since)
         if query.migration is not None or query.local or query.name in self.migrated:
             return Record(record.since, record.start, self._whole_at(query), True)
         if record.whole_at is not None and self._worked_through(query) >= record.whole_at:
@@ -108,8 +108,8 @@ class SharingPlan:
             return self._begin_to_fill(query)
         since, partners = dict[str, int](), dict[str, None]()
         start, shares = self.frontiers[query.name], query.share and query.migration is None
-        if self._pair(query.name) is not None:
-            start = self._advanced_to(copy_name(query.name))
+        if pair := self._pair(query.name):
+            start = self._advanced_to(copy_name(pair))
         elif shares and (reached := self._reach_back(query, since, partners)) is not None:
             start = reached
         if shares and not since:
@@ -122,7 +122,8 @@ class SharingPlan:
         start = max(known, answered_to(self.before, query.name, BEGINNING))
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
         whole = self._whole_at(query, partners if inherited.keys() == aliases else ())
-        record = Record(since, start, whole, not shares, inherited, tuple(partners))
+        own = not shares or (pair is not None and self.records[copy_name(pair)].own)
+        record = Record(since, start, whole, own, inherited, tuple(partners))
         if query.begins.withhold and record.lacks_rows and record.whole_at is not None:
             return replace(record, start=max(start, changes_from(record.whole_at, query.plan.query)))
         return record
@@ -238,7 +239,9 @@ class SharingPlan:
         return min(found, key=lambda f: f[0])[1:] if found else None
 
     def _can_share(self, query: RunningQuery, record: Record) -> bool:
-        return query.share and query.migration is None and not record.own and not query.local
+        """Whether others may have what a query has; what is its own, only who takes it over by the same plan."""
+        hands_over = (pair := self._pair(query.name)) is not None and self.is_fresh(pair)
+        return query.share and query.migration is None and not query.local and (hands_over or not record.own)
 
     def _whole_at(self, query: RunningQuery, partners: Iterable[str] = ()) -> int | None:
         """When everything has ended for a query that came before its windows began, or those that `partners` kept."""
@@ -265,8 +268,7 @@ class SharingPlan:
         alone: list[TaskWork] = []
         groups: dict[object, list[FragmentWork]] = {}
         for work in works:
-            place = self.place(work.query)
-            if place is None or work.apart.lane is not None:
+            if (place := self.place(work.query)) is None or work.apart.lane is not None:
                 alone.append(TaskWork.alone(work))
             else:
                 apart = work.fragment.stage, work.apart.arrives, bool(work.apart.probed)
@@ -296,8 +298,7 @@ class SharingPlan:
         What a new query reads of others it reads as they do. What it computes itself it reads for itself: its producers
         then send what is there already, too.
         """
-        place = self.place(query)
-        if place is None:
+        if (place := self.place(query)) is None:
             return {}
         fingerprint, since = self._shape(self.queries[query]), self.records[query].since
         known = self._running(place) if self.is_fresh(query) else None
@@ -320,10 +321,9 @@ class SharingPlan:
 
     def _tokens(self, work: FragmentWork) -> set[object]:
         known, since = self._shape(self.queries[work.query]), self.records[work.query].since
-        number = work.fragment.number
         if work.query in self.filled:  # what is being filled nobody else has
             return set()
-        if number in known.kept:
+        if (number := work.fragment.number) in known.kept:
             return {(*probed_token(known.kept[number]), since[probed_alias(known.kept[number])])}
         return {(w.state, w.key, w.nulls, since[w.alias]) for w in known.windows.get(number, ())}
 

@@ -60,6 +60,8 @@ class ChangedJob:
     declared: str = field(init=False)
     options: dict[str, Any] = field(default_factory=dict)
     asked: bool = False
+    waited: bool = False
+    """Whether the new text ran beside the old one until it could go on from where that ended."""
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -111,6 +113,7 @@ class ChangedJob:
             self.options["then"] = self.random.choice(["switch", "wait"])
         try:
             told = carry_out(self.session, self._replacement())
+            self.waited = verify or told["paced"]
             self.counts["verified" if verify else "changed"] += 1
             self.counts.update(window["how"] for window in told["windows"])
         except MidstreamError as refused:
@@ -229,12 +232,12 @@ def _judged(job: ChangedJob) -> str | None:
     if replaced is not None and start is not None:
         name = replaced["old_results"]
         released = session.job.manifest.released[name]
-        told = bool(record["gap"])
+        told, whole = bool(record["gap"]), record["complete"] == COMPLETE
         if told != (max(released, BEGINNING + LONGEST) < start < INFINITY - LONGEST):
             return (
                 f"{record['gap'] or 'no gap is told'}, where the old text ends at {released} and this starts at {start}"
             )
-        if released > start:
+        if released > start and (job.waited or whole):
             return f"the old text answers up to {released}, and the new one from {start} on"
         if told and hands_on(session._job.queries["q"]) and not job.counts["switch"]:
             return f"instants are left out{record['gap']}"
