@@ -201,7 +201,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "rint": ("round_even({0}, 0)",),
     "bround": ("round_even({0}, {1})", "round_even({0}, 0)"),
     "width_bucket": (
-        "CASE WHEN {0} < {1} THEN 0 WHEN {0} >= {2} THEN {3} + 1"
+        "CASE WHEN sign({2} - {1}) * ({0} - {1}) < 0 THEN 0 WHEN sign({2} - {1}) * ({0} - {2}) >= 0 THEN {3} + 1"
         " ELSE floor(({0} - {1}) * {3} / ({2} - {1}))::BIGINT + 1 END",
     ),
     "geo_distance": (

@@ -64,6 +64,10 @@ class Aggregates:
         if all(key.expression != told for key in self.keys):
             self.keys.append(Named(self._unique(str(told)), told))
 
+    def is_key(self, expression: Expression) -> bool:
+        """Whether tuples are grouped by an expression, or would be by another set of GROUPING SETS."""
+        return expression in self.nulled or any(key.expression == told_apart(expression) for key in self.keys)
+
     def add(self, node: exp.Anonymous, name: str, inner: ValueBinder) -> Column:
         """The column that holds an aggregate's value."""
         call = self.bound(node, name, inner)

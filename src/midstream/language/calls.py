@@ -90,8 +90,13 @@ def _in_place(binder: ValueBinder, function: SqlFunction, node: exp.Anonymous) -
 def _grouping(binder: CallBinder, node: exp.Anonymous) -> Expression:
     """Which keys are null because a set of GROUPING SETS is without them: a bit each, the last argument's lowest."""
     assert binder.aggregates is not None
-    bits = [binder.bind(argument) in binder.aggregates.nulled for argument in node.expressions]
-    return Literal(int("".join(str(int(bit)) for bit in bits) or "0", 2), pa.int64())
+    bound = [binder.bind(argument) for argument in node.expressions]
+    for argument, expression in zip(node.expressions, bound, strict=True):
+        if not binder.aggregates.is_key(expression):
+            hint = "give it keys of the GROUP BY beside it, not of another query's"
+            raise binder.binding.error(f"{node.name} is asked about what is not grouped by", argument, hint=hint)
+    bits = "".join(str(int(expression in binder.aggregates.nulled)) for expression in bound)
+    return Literal(int(bits or "0", 2), pa.int64())
 
 
 def _unnest(binder: CallBinder, node: exp.Anonymous) -> Expression:
