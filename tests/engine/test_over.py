@@ -6,6 +6,7 @@ from functools import cache
 from itertools import count, islice
 from random import Random
 
+import duckdb
 import pyarrow as pa
 import pytest
 from tests.generators import Case, random_case
@@ -122,3 +123,27 @@ def test_a_row_whose_values_stay_the_same_is_given_once() -> None:
     table = pa.table({"ts": [0, 1, 2, 3], "v": [1, 9, 8, 7]})
     found = ms.run("SELECT v FROM A [RANGE 50] ORDER BY v LIMIT 1", {"A": table}, time="ts", emit_every=1000)
     assert found.num_rows == 2  # the first row until it ends, and the next one then
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_how_far_a_row_looks_may_be_a_value_of_its_own(seed: int) -> None:
+    chance = Random(seed)
+    columns = {
+        "ts": list(range(12)),
+        "k": [chance.randrange(2) for _ in range(12)],
+        "v": [chance.choice([None, 1, 2, 3, 4]) for _ in range(12)],
+        "o": pa.array([chance.choice([None, -2, -1, 0, 1, 2, 3]) for _ in range(12)], pa.int64()),
+        "d": list(range(100, 112)),
+    }
+    rows = pa.table(columns)
+    frame = "PARTITION BY k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING"
+    query = f"""
+        SELECT ts, lag(v, o) OVER w AS a, lead(v, o, d) OVER w AS b, lag(v, o + 1, 0) OVER w AS c,
+               lag(v, o IGNORE NULLS) OVER w AS e, nth_value(v, o) OVER ({frame}) AS n
+        FROM rows {{}} WINDOW w AS (PARTITION BY k ORDER BY ts)
+    """
+    found = ms.run(query.format("[UNBOUNDED]"), {"rows": rows}, batch_rows=chance.choice([1, 4, 50]))
+    same = ms.snapshot_equal(found, ms.reference(query.format("[UNBOUNDED]"), {"rows": rows}))
+    assert same, same
+    last = [tuple(row.values())[:-2] for row in found.to_pylist() if row["valid_to"] is None]
+    assert sorted(last) == sorted(duckdb.execute(query.format("")).fetchall())

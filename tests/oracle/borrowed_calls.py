@@ -130,7 +130,7 @@ CALLS: dict[str, str] = {
     "rint(2.5)": "2.0",
     "bround(3.5, 0)": "4.0",
     "width_bucket(i, 0, 10, 5)": "CASE WHEN i >= 10 THEN 6 ELSE i // 2 + 1 END",
-    "width_bucket(i, 10, 0, 5)": "CASE WHEN i > 10 THEN 0 WHEN i <= 0 THEN 6 ELSE floor((10 - i) / 2.0)::BIGINT + 1 END",
+    "width_bucket(i, 10, 0, 5)": "CASE WHEN i > 10 THEN 0 WHEN i <= 0 THEN 6 ELSE (10 - i) // 2 + 1 END",
     "round(geo_distance(0, 0, 0, 180))": "20015.0",
     "from_days(i)": "DATE '1970-01-01' + i::INTEGER",
     "unix_date(d)": "d - DATE '1970-01-01'",

@@ -85,14 +85,15 @@ class NamedOver:
     """A call over the rows of a frame, and the unique name its values get.
 
     `known` leaves nulls out of account; `number` is how far `lag` and `lead` look, which row `nth_value` takes, and
-    into how many parts `ntile` divides. A second argument of `lag` and `lead` is for where there is no such row.
+    into how many parts `ntile` divides; None if each row says that, by the last argument. A second argument of `lag`
+    and `lead` is for where there is no such row.
     """
 
     name: str
     call: AggregateCall
     frame: Frame = DEFAULT_FRAME
     known: bool = False
-    number: int = 1
+    number: int | None = 1
 
     @property
     def type(self) -> pa.DataType:
@@ -110,8 +111,8 @@ class NamedOver:
         function = self.call.function
         text = str(self.call)
         if function in ONLY_OVER:
-            number = [str(self.number)] if function in NUMBERED else []
             values = [str(a) for a in self.call.args]
+            number = [values.pop() if self.number is None else str(self.number)] if function in NUMBERED else []
             text = f"{function}({', '.join([*values[:1], *number, *values[1:]])})"
         nulls = " IGNORE NULLS" if self.known else ""
         bare = function in RANKINGS | NEIGHBOURS or self.frame == DEFAULT_FRAME

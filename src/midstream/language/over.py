@@ -179,10 +179,11 @@ class Overs:
             raise self.binding.error(f"{name} takes neither DISTINCT nor FILTER", node)
         if node.args.get("order"):
             raise self.binding.error(f"{name} takes rows as OVER orders them", node, hint="write the order in OVER")
-        number = 1
+        number: int | None = 1
+        told: tuple[Expression, ...] = ()
         if name in NUMBERED and len(nodes) > (0 if name == "ntile" else 1):
-            number = self._number(binder, name, nodes.pop(0 if name == "ntile" else 1))
-        if number < 0:
+            number, told = self._number(binder, name, nodes.pop(0 if name == "ntile" else 1))
+        if number is not None and number < 0:
             name, number = ("lead" if name == "lag" else "lag"), -number
         values = [binder.bind(n) for n in nodes]
         if name in RANKINGS:
@@ -195,16 +196,20 @@ class Overs:
                 raise self.binding.error(f"the default of {name} is {show_type(value.type)}", at)
             shared = both
         shared = TEXT if kind.is_null(shared) else shared
-        return NamedOver("", AggregateCall(name, tuple(coerce(v, shared) for v in values), shared), number=number)
+        args = (*(coerce(v, shared) for v in values), *told)
+        return NamedOver("", AggregateCall(name, args, shared), number=number)
 
-    def _number(self, binder: ValueBinder, name: str, node: Node) -> int:
+    def _number(self, binder: ValueBinder, name: str, node: Node) -> tuple[int | None, tuple[Expression, ...]]:
+        """The number that a function is told, or the value of each row that is."""
         bound = self.binding.folded(binder.bind(node))
+        if name != "ntile" and columns_of(bound) and kind.is_integer(bound.type):
+            return None, (coerce(bound, INTEGER),)
         value = bound.value if isinstance(bound, Literal) else None
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) > FARTHEST:
             raise self.binding.error(f"{name} needs a whole number that is written out", node)
         if value < 1 and name not in NEIGHBOURS:
             raise self.binding.error(f"{name} counts from 1", node)
-        return value
+        return value, ()
 
     def _frame(
         self, binder: ValueBinder, node: Node | None, order: tuple[OrderKey, ...]

@@ -105,6 +105,12 @@ def _at_first_rows(over: NamedOver, keys: tuple[Expression, ...], placed: Placed
 
 def _require_past(call: NamedOver) -> None:
     function, end = call.call.function, call.frame.end
+    if call.number is None:
+        raise QueryError(
+            f"{function} of a stream without a window looks back as many rows as are written out",
+            detail="how far each row wants to look back is known when it comes: all rows would have to be kept",
+            hint="write a number, or give the stream a window, for instance [RANGE …]",
+        )
     framed = function not in RANKINGS | NEIGHBOURS
     if function in AHEAD or (framed and (end is None or end > 0)):
         raise QueryError(

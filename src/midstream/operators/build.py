@@ -174,7 +174,7 @@ def reach_of(node: p.OverStream) -> over_stream.OverReach:
     time = node.input.schema.field(node.order[0].name).type
     tick = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}[time.unit] if pa.types.is_timestamp(time) else 1
     back = [(c.over.frame.unit, -(c.over.frame.start or 0)) for c in node.columns if c.over.call.function != "lag"]
-    lags = [(c.over.known, c.columns[0], c.over.number) for c in node.columns if c.over.call.function == "lag"]
+    lags = [(c.over.known, c.columns[0], c.over.number or 0) for c in node.columns if c.over.call.function == "lag"]
     return over_stream.OverReach(
         max(
             [*(int(n) for unit, n in back if unit == "rows"), *(n for known, _, n in lags if not known)],

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from midstream.algebra.over import Excluded, Frame, NamedOver
 from midstream.errors import InternalError
@@ -99,28 +100,42 @@ def ranking(function: str, places: FramePlaces, buckets: int) -> pa.Array:
 
 def neighbour(over: NamedOver, columns: Sequence[pa.Array], places: FramePlaces) -> pa.Array:
     """The value some places before or after, or the default."""
-    distance = over.number
-    known = _known(over, columns[0], places) if distance else places.here
-    if over.call.function == "lag":
-        number = np.searchsorted(known, places.here, "left") - distance
-    else:
-        number = np.searchsorted(known, places.here, "right") + distance - 1
-    if not distance:
-        number = places.here
-    return _values(columns, places, *_within(known, number, places.start, places.end))
+    columns, distance, told = _numbers_of(over, columns, places)
+    known = _known(over, columns[0], places)
+    step = -distance if over.call.function == "lag" else distance
+    behind, before = (np.searchsorted(known, places.here, side) for side in ("right", "left"))
+    at, there = _within(known, np.where(step > 0, behind + step - 1, before + step), places.start, places.end)
+    at = np.where(step == 0, places.here, at)
+    return _where_told(_values(columns, places, at, there | (step == 0)), told)
 
 
-def picked(over: NamedOver, column: pa.Array, places: FramePlaces, frame: Bounds) -> pa.Array:
+def picked(over: NamedOver, columns: Sequence[pa.Array], places: FramePlaces, frame: Bounds) -> pa.Array:
     """The value of the first, the last or another place of every frame."""
-    known = _known(over, column, places)
+    known = _known(over, columns[0], places)
+    columns, nth, told = _numbers_of(over, columns, places)
     spans = [np.searchsorted(known, span) for span in _spans(places, *frame, over.frame.excluded)]
     sizes = [np.maximum(end - start, 0) for start, end in spans]
-    wanted = np.sum(sizes, axis=0) - 1 if over.call.function == "last_value" else np.full(len(places), over.number - 1)
+    wanted = np.sum(sizes, axis=0) - 1 if over.call.function == "last_value" else nth - 1
     number = np.full(len(places), -1)
     for (start, _), size in zip(spans, sizes, strict=True):
         number = np.where((wanted >= 0) & (wanted < size), start + wanted, number)
         wanted = wanted - size
-    return _values([column], places, *_within(known, number, *frame))
+    return _where_told(_values(columns, places, *_within(known, number, *frame)), told)
+
+
+def _numbers_of(
+    over: NamedOver, columns: Sequence[pa.Array], places: FramePlaces
+) -> tuple[Sequence[pa.Array], Indices, Mask | None]:
+    """What a function is told at each place besides its other columns, and where it is told anything."""
+    if over.number is not None:
+        return columns, np.full(len(places), over.number), None
+    *others, numbers = columns
+    valid = validity_of(numbers)
+    return others, numbers_of(numbers)[places.row].astype(np.intp), None if valid is None else valid[places.row]
+
+
+def _where_told(values: pa.Array, told: Mask | None) -> pa.Array:
+    return values if told is None else pc.if_else(pa.array(told), values, pa.scalar(None, values.type))
 
 
 def _known(over: NamedOver, column: pa.Array, places: FramePlaces) -> Indices:

@@ -66,12 +66,12 @@ class OrderedFunctions:
         over, columns = spec.over, [rows.column(name) for name in spec.columns.columns]
         function = over.call.function
         if function in RANKINGS:
-            return ranking(function, places, over.number).cast(over.type)
+            return ranking(function, places, over.number or 1).cast(over.type)
         if function in NEIGHBOURS:
             return neighbour(over, columns, places)
         frame = self._frame(over.frame, rows, places)
         if function in PICKS:
-            return picked(over, columns[0], places, frame)
+            return picked(over, columns, places, frame)
         counting = counted_for(places, *frame, over.frame.excluded)
         return _aggregated(spec.columns, rows, places, *counting, known.setdefault(over.frame, {}))
 

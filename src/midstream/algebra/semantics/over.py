@@ -65,16 +65,19 @@ def _unknown(value: Any) -> bool:
 def _value(column: NamedOver, plan: RowFunctions, names: list[str], catalog: Catalog) -> Value:
     function, arguments = column.call.function, column.call.args
     if function in RANKINGS:
-        return lambda part, i: _ranking(function, part.groups, i, column.number)
+        return lambda part, i: _ranking(function, part.groups, i, column.number or 1)
     if function not in NEIGHBOURS | PICKS:
         aggregate = aggregate_evaluator(column.call, names, catalog)
         return lambda part, i: aggregate([part.rows[j] for j in _frame(column, plan, part, i)])
     values = [evaluator(a, names, catalog) for a in arguments]
+    told = values.pop() if column.number is None else lambda _: column.number
 
     def value(part: OrderedPartition, i: int) -> Any:
+        if (number := told(part.rows[i])) is None:
+            return None
         seen = range(len(part.rows)) if function in NEIGHBOURS else _frame(column, plan, part, i)
         known = [j for j in seen if not column.known or values[0](part.rows[j]) is not None]
-        at = _chosen(function, known, i, column.number)
+        at = _chosen(function, known, i, number)
         if at is not None:
             return values[0](part.rows[at])
         return values[1](part.rows[i]) if len(values) > 1 else None
@@ -86,13 +89,15 @@ def _chosen(function: str, seen: list[int], i: int, number: int) -> int | None:
     """The place that a function looks at, among those it may look at."""
     if function in NEIGHBOURS and number == 0:
         return i
+    if function in NEIGHBOURS and number < 0:
+        function, number = ("lead" if function == "lag" else "lag"), -number
     places = {
         "lag": [j for j in reversed(seen) if j < i],
         "lead": [j for j in seen if j > i],
         "last_value": seen[::-1],
     }.get(function, seen)
     number = number if function in (*NEIGHBOURS, "nth_value") else 1
-    return places[number - 1] if number <= len(places) else None
+    return places[number - 1] if 1 <= number <= len(places) else None
 
 
 def _ranking(function: str, groups: list[int], i: int, buckets: int) -> int | float:
