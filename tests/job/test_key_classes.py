@@ -23,8 +23,7 @@ from midstream.adaptation.hot_groups import HotPolicy
 from midstream.api import ask
 from midstream.checkpoint.packs import open_segment
 from midstream.checkpoint.store import CheckpointStore
-from midstream.distribution.fragments import class_received, key_classes
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.fragments import SpreadGroup, class_received, key_classes
 from midstream.distribution.stages import cut
 from midstream.inputs import catalog_of
 from midstream.job.batch import Batch

@@ -20,7 +20,7 @@ from midstream.adaptation.group_moves import BalancePolicy
 from midstream.adaptation.hot_groups import HotPolicy
 from midstream.api import ask
 from midstream.checkpoint.commands import Rebalance
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.fragments import SpreadGroup
 from midstream.job.batch import Batch
 from midstream.job.commands.forecast import forecast
 from midstream.job.events import GroupBroughtHome, GroupSpread

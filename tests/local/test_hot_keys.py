@@ -19,7 +19,7 @@ from midstream.checkpoint.status import job_at, status_record
 from midstream.checkpoint.stored_slots import StoredSlots
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import status
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.fragments import SpreadGroup
 from midstream.interface.status_text import shared_group_lines
 from midstream.job.events import GroupBroughtHome, GroupSpread
 from midstream.job.slots.spreading import merging_for

@@ -12,7 +12,7 @@ from tests.spark.test_moving_on_spark import feed_all
 
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.fragments import SpreadGroup
 from midstream.job.events import GroupBroughtHome, GroupSpread
 from midstream.job.slots.spreading import merging_for
 

@@ -21,8 +21,7 @@ from midstream.checkpoint.file_entries import (
 )
 from midstream.codec import RecordRow
 from midstream.distribution.balancing import MEMORY
-from midstream.distribution.fragments import Routing
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.fragments import Routing, SpreadGroup
 
 History = Sequence[Mapping[str, Any]]
 """Events in the order in which they happened."""

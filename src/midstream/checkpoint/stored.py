@@ -16,7 +16,7 @@ from midstream.checkpoint.manifest import QueryEntry
 from midstream.checkpoint.records import Fault, QueryAccount
 from midstream.distribution.plan_texts import plan_text_beside
 from midstream.html import Records, drawn, escaped, section
-from midstream.migration.costs import Prediction
+from midstream.migration.corrections import Prediction
 from midstream.migration.history import MeasuredCosts
 from midstream.optimizer.plan_html import shapes_html
 

@@ -24,7 +24,7 @@ from midstream.checkpoint.stored import (
 )
 from midstream.codec import read
 from midstream.html import Records
-from midstream.migration.costs import Prediction
+from midstream.migration.corrections import Prediction
 from midstream.migration.history import MeasuredCosts
 
 

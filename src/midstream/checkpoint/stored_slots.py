@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.fragments import SpreadGroup
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,3 +312,48 @@ class Routing:
         yield "", self.groups, other.groups
         for key_class in sorted({*self.apart, *other.apart}):
             yield key_class, self.table(key_class), other.table(key_class)
+
+
+GroupName = int | tuple[str, int]
+"""A group by its number, or by its key class and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadGroup:
+    """A group of which the rows of the stream `spread` are to be dealt to `ways` slots, and why.
+
+    `slots` are those that share it, its home first, and `copied` the streams of which they all have a copy; both are
+    empty while it is `resting`, for a reason. Queries that are `merging` are cut so that what slots make of parts of a
+    key's rows meets in another stage.
+    """
+
+    group: int
+    spread: str
+    ways: int
+    reason: str
+    slots: tuple[int, ...] = ()
+    copied: tuple[str, ...] = ()
+    resting: str = ""
+    merging: tuple[str, ...] = ()
+    key_class: str = ""
+    """The class of exchanges that it is of; then `spread` and `copied` are keys by which fragments receive rows."""
+
+    @property
+    def name(self) -> GroupName:
+        """What tells it from all others."""
+        return (self.key_class, self.group) if self.key_class else self.group
+
+    @property
+    def label(self) -> str:
+        """It in words."""
+        return f"group {self.group} {in_words(self.key_class)}" if self.key_class else f"group {self.group}"
+
+    @property
+    def active(self) -> bool:
+        """Whether several slots share it."""
+        return bool(self.slots)
+
+    def hashes(self, bits: int) -> tuple[int, int]:
+        """The range of hashes of a state's rows that are of the group."""
+        width = 64 - bits
+        return self.group << width, (self.group + 1) << width

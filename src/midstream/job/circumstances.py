@@ -12,8 +12,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.file_entries import FilesRead
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import DoubledMove
-from midstream.distribution.fragments import STAY, Route, Routing
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.fragments import STAY, Route, Routing, SpreadGroup
 from midstream.errors import JobError
 from midstream.job.lanes import copies_of
 from midstream.job.task.exchange import GROUP_BITS, Addressing, Layout, default_routing

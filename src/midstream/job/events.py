@@ -13,8 +13,7 @@ from midstream.adaptation.cost_corrections import Factors
 from midstream.adaptation.policy import Policy
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.fragments import Route, Routing
-from midstream.distribution.spread_groups import Name, SpreadGroup
+from midstream.distribution.fragments import GroupName, Route, Routing, SpreadGroup
 from midstream.errors import MidstreamError
 from midstream.job.batch import Batch
 from midstream.job.migrations.verifying import Consequence, Verification
@@ -225,7 +224,7 @@ class GroupSpread:
 class GroupBroughtHome:
     """A group is to have one slot again."""
 
-    group: Name
+    group: GroupName
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest, counted
 from midstream.checkpoint.names import query_of_copy
 from midstream.checkpoint.records import Asked, StoredRequest
-from midstream.distribution.fragments import Routing
-from midstream.distribution.spread_groups import SpreadGroup, reads_alone
+from midstream.distribution.fragments import Routing, SpreadGroup
+from midstream.distribution.spread_groups import reads_alone
 from midstream.errors import InputError, MidstreamError
 from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow, RunSteps
 from midstream.job.adaptivity import Watcher

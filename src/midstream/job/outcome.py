@@ -23,8 +23,7 @@ from midstream.checkpoint.records import (
     class_records,
     remembered,
 )
-from midstream.distribution.fragments import ARRIVAL, Routing, key_classes
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.fragments import ARRIVAL, Routing, SpreadGroup, key_classes
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.lanes import Filled, Stored, by_target, lane_numbers, with_lanes
 from midstream.job.outputs.progress import reads_of, silences, unexpected, waits

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Literal, cast
 
 from midstream.errors import MigrationError
-from midstream.migration.costs import Prediction, Predictor
+from midstream.migration.corrections import Prediction
+from midstream.migration.costs import Predictor
 from midstream.migration.execution import SingleBox
 from midstream.migration.protocol import Decision, Functions, Migrating, Situation, Strategy
 from midstream.operators.box import Box

@@ -11,8 +11,8 @@ ratios around their mean, with one more that is off by the model's factor: one m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MEASURED_AS = {"duration": "duration", "work": "processed_twice", "rows": "peak_extra_rows"}
@@ -74,3 +74,46 @@ def _spread(ratios: list[float]) -> float:
     mean = math.log(_mean(ratios))
     off = [math.log(MODEL_OFF_BY), *(math.log(ratio) - mean for ratio in ratios)]
     return math.exp(math.sqrt(sum(each**2 for each in off) / len(off)))
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a strategy is expected to take beside what the running plan takes anyway.
+
+    `duration` is in ticks until the new plan is alone, `work` in rows handled, `rows` the most that is held, `silence`
+    in ticks without a result; less than a batch is none, because results leave by the batch. `delayed` is what the old
+    plan handles more than the new one would, until the new one is alone. `modelled` is what the model alone says, where
+    figures are corrected by so many `measured` migrations. `ranges` are from and to which values figures may come out.
+    """
+
+    strategy: str
+    duration: float
+    work: float
+    rows: float
+    silence: float
+    delayed: float = 0.0
+    modelled: Mapping[str, float] = field(default_factory=dict)
+    measured: int = 0
+    ranges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def corrected(self, by: Correction, batch_ticks: float) -> Prediction:
+        """The prediction with the model's figures corrected; silence is as long as work takes."""
+        silence = self.silence * by.work
+        figures = {
+            "duration": self.duration * by.duration,
+            "work": self.work * by.work,
+            "rows": self.rows * by.rows,
+            "silence": silence if silence > batch_ticks else 0.0,
+        }
+        off_by = {**by.off_by, "silence": by.off_by["work"]}
+        return replace(
+            self,
+            duration=figures["duration"],
+            work=figures["work"],
+            rows=figures["rows"],
+            silence=figures["silence"],
+            ranges={name: [value / off_by[name], value * off_by[name]] for name, value in figures.items()},
+            delayed=self.delayed * by.duration,
+            modelled={"duration": self.duration, "work": self.work, "rows": self.rows},
+            measured=by.migrations,
+        )

@@ -6,8 +6,7 @@ estimates in place of the global window: how many tuples each stored input holds
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 
 from midstream.algebra.plan import (
@@ -23,7 +22,7 @@ from midstream.algebra.plan import (
     walk_plan,
 )
 from midstream.algebra.time import BEGINNING
-from midstream.migration.corrections import UNMEASURED, Correction
+from midstream.migration.corrections import UNMEASURED, Prediction
 from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
 from midstream.migration.moving_state_replayed import REPLAY
 from midstream.migration.protocol import Decision, Situation
@@ -31,49 +30,6 @@ from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.plans import Plan
 
 """A join tree over the names of streams."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What a strategy is expected to take beside what the running plan takes anyway.
-
-    `duration` is in ticks until the new plan is alone, `work` in rows handled, `rows` the most that is held, `silence`
-    in ticks without a result; less than a batch is none, because results leave by the batch. `delayed` is what the old
-    plan handles more than the new one would, until the new one is alone. `modelled` is what the model alone says, where
-    figures are corrected by so many `measured` migrations. `ranges` are from and to which values figures may come out.
-    """
-
-    strategy: str
-    duration: float
-    work: float
-    rows: float
-    silence: float
-    delayed: float = 0.0
-    modelled: Mapping[str, float] = field(default_factory=dict)
-    measured: int = 0
-    ranges: Mapping[str, Sequence[float]] = field(default_factory=dict)
-
-    def corrected(self, by: Correction, batch_ticks: float) -> Prediction:
-        """The prediction with the model's figures corrected; silence is as long as work takes."""
-        silence = self.silence * by.work
-        figures = {
-            "duration": self.duration * by.duration,
-            "work": self.work * by.work,
-            "rows": self.rows * by.rows,
-            "silence": silence if silence > batch_ticks else 0.0,
-        }
-        off_by = {**by.off_by, "silence": by.off_by["work"]}
-        return replace(
-            self,
-            duration=figures["duration"],
-            work=figures["work"],
-            rows=figures["rows"],
-            silence=figures["silence"],
-            ranges={name: [value / off_by[name], value * off_by[name]] for name, value in figures.items()},
-            delayed=self.delayed * by.duration,
-            modelled={"duration": self.duration, "work": self.work, "rows": self.rows},
-            measured=by.migrations,
-        )
 
 
 class Predictor:

@@ -18,9 +18,8 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import query_of
 from midstream.distribution.balancing import skew
-from midstream.distribution.fragments import ARRIVAL, Routing, class_received, in_words
+from midstream.distribution.fragments import ARRIVAL, GroupName, Routing, SpreadGroup, class_received, in_words
 from midstream.distribution.plan_texts import slots_text
-from midstream.distribution.spread_groups import Name, SpreadGroup
 from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
@@ -315,7 +314,7 @@ def spread_hot(
             spread.end(shared)
     for number, (key_class, of_class) in enumerate(known.by_class.items()):
         for group in _most(of_class):
-            name: Name = (key_class, group) if key_class else group
+            name: GroupName = (key_class, group) if key_class else group
             hot, at = _hot_group(spread.traffic, name), number * size + group
             if name in spread.groups or not hot.rows:
                 continue
@@ -325,7 +324,7 @@ def spread_hot(
                     carry_out(found.change, f"{trigger}. {found.fact} {found.done}", queries, spread)
 
 
-def _place(name: Name, classes: Sequence[str], size: int) -> int | None:
+def _place(name: GroupName, classes: Sequence[str], size: int) -> int | None:
     """The place of a group among those of all classes; None if its class is not there."""
     if isinstance(name, int):
         return name
@@ -337,7 +336,7 @@ def _most(loads: Sequence[float]) -> list[int]:
     return np.argsort(-np.asarray(loads, float), kind="stable")[:CANDIDATES].tolist()  # type: ignore[no-any-return]
 
 
-def _hot_group(traffic: Sequence[Traffic], name: Name) -> HotGroup:
+def _hot_group(traffic: Sequence[Traffic], name: GroupName) -> HotGroup:
     """What slots report of a group: the rows that came of each stream, or by each key of its class."""
     if isinstance(name, int):
         found = [slot.hot_keys[name] for slot in traffic if name in slot.hot_keys]

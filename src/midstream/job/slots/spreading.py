@@ -19,15 +19,8 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import slot_loads
-from midstream.distribution.fragments import ARRIVAL, Routing, key_classes
-from midstream.distribution.spread_groups import (
-    Kind,
-    Name,
-    SpreadGroup,
-    copied_leaves,
-    copied_streams,
-    kinds_of_states,
-)
+from midstream.distribution.fragments import ARRIVAL, GroupName, Routing, SpreadGroup, key_classes
+from midstream.distribution.spread_groups import Kind, copied_leaves, copied_streams, kinds_of_states
 from midstream.errors import InternalError, JobError
 from midstream.job.lanes import plan_lanes
 from midstream.job.queries.running_query import RunningQuery
@@ -42,7 +35,7 @@ Queries = Mapping[str, RunningQuery]
 class SpreadGroups:
     """The groups that a job wants to be spread, by number, each as it was in the last batch."""
 
-    groups: dict[Name, SpreadGroup] = field(default_factory=dict)
+    groups: dict[GroupName, SpreadGroup] = field(default_factory=dict)
     traffic: Sequence[Traffic] = ()
     """Which rows came to the slots in the last batch."""
 
@@ -59,7 +52,7 @@ class SpreadGroups:
         """Spreads a group from the next batch on that can."""
         self.groups[group.name] = group
 
-    def end(self, group: Name) -> None:
+    def end(self, group: GroupName) -> None:
         """Sends a group home before the next batch."""
         self.groups.pop(group, None)
 
