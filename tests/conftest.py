@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, settings
 from tests import longer
 from xdist.scheduler import LoadGroupScheduling
 
+import midstream.interface.cli.output  # noqa: F401  (else collecting doctests loads it once more beside the program)
+
 # Timings never decide a test, and neither does chance: a commit that passed once passes again. `--hypothesis-profile`
 # `random` draws other cases every time, `long` many more of them; both print how to replay a failure.
 settings.register_profile("random", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
