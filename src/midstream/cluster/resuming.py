@@ -208,10 +208,16 @@ def to_be_filled(session: ResumedSession) -> dict[str, RunningQuery]:
 
 
 def _begin_changes(session: ResumedSession, texts: Sequence[Text]) -> None:
-    """Begins to fill texts that take places together, or puts them there at once."""
+    """Begins to fill texts that take places together, or puts them there at once.
+
+    A migration of an old text that was asked for meanwhile ends first.
+    """
     job, enrolment = session._job, session._enrolment
     changing, known = job.state.verifications.by_query, {} if job.manifest is None else job.manifest.queries
     texts = [text for text in texts if text.name in job.queries and text.name in known and text.name not in changing]
+    if any(job.queries[text.name].migrates for text in texts):
+        _before_first_batch(job, partial(_begin_changes, session, texts))
+        return
     changes = Rewording(job, enrolment.adding, session.catalog).changes(texts) if texts else []
     if not is_paced(job, changes):
         for text in texts:
