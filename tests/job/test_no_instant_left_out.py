@@ -187,3 +187,21 @@ def test_rows_that_only_pass_through_a_text_are_read_at_once_however_many_they_a
     session.finish()
     require_each_instant_once(session, SUMS, new, {"A": rows(0, 100)})
     session.stop()
+
+
+def test_a_text_that_is_declared_waits_for_a_migration_that_was_asked_for_before_the_first_batch(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path, BOTH) as session:
+        for i in range(3):
+            session.push(both(i * 10, i * 10 + 10))
+    with opened(tmp_path, BOTH.replace("30", "15"), replace=True) as session:
+        session.queries["q"].migrate("(B A)", strategy="genmig")
+        for i in range(3, 20):
+            session.push(both(i * 10, i * 10 + 10))
+        assert session.queries["q"].cql == BOTH.replace("30", "15")
+        ended = [change.status for change in session.history]
+        assert ended[0] == "done" and "started" in ended[1:]
+        session.finish()
+        expected = ms.reference(BOTH.replace("30", "15"), both(0, 200))
+        assert ms.snapshot_equal(later(session.results("q"), 120), later(expected, 120))
