@@ -15,12 +15,12 @@ from midstream.lab.papers.node_operator_sets.calls import Directed, LineMeasured
 from midstream.lab.papers.node_operator_sets.cost import Costs
 from midstream.lab.papers.node_operator_sets.distributed import plan_of
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.network import node_per_stream
 from midstream.lab.papers.node_operator_sets.node_sets import node_sets
 from midstream.lab.papers.node_operator_sets.routed_run import RoutedRun, local_rows
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
 from midstream.lab.simulated_cluster.links import SimulatedLink
-from midstream.optimizer.routed.plan import JoinPlan
 from midstream.optimizer.sites.links import Link as Line
 
 INTERVAL = 20.0

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from operator import add
 from typing import Any, Generic, TypeVar
 
 from midstream.algebra.time import plural
@@ -105,12 +106,7 @@ class DecisionOutcome:
     whole: float = 0.0
 
     def __add__(self, other: DecisionOutcome) -> DecisionOutcome:
-        return DecisionOutcome(
-            self.measured + other.measured,
-            self.expected + other.expected,
-            self.otherwise + other.otherwise,
-            self.whole + other.whole,
-        )
+        return DecisionOutcome(*map(add, astuple(self), astuple(other)))
 
     @property
     def off(self) -> float:

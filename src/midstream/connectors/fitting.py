@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from midstream.connectors.environment import hidden
+from midstream.connectors.halving import in_halves
 from midstream.connectors.sink import Delivery, RefusedResult
 from midstream.errors import JobError
 from midstream.inputs.json_values import json_texts
@@ -72,16 +73,13 @@ def put_in(sink: Refusing, delivery: Delivery, table: pa.Table, put: Callable[[p
     if sink.on_bad == STOP:
         put(table)
         return
-    refused, waiting = list[RefusedResult](), [table]
-    while waiting:
-        some = waiting.pop()
-        try:
-            put(some)
-        except sink.refusals as error:
-            if (half := some.num_rows // 2) > 0:
-                waiting += [some.slice(half), some.slice(0, half)]
-            else:
-                (row,) = json_texts(some.combine_chunks().to_batches()[0])
-                refused.append(RefusedResult(row, hidden(f"{error}".strip().split("\n")[0])))
+    refused = list[RefusedResult]()
+
+    def refuse(place: int, error: Exception) -> None:
+        (row,) = json_texts(table.slice(place, 1).combine_chunks().to_batches()[0])
+        refused.append(RefusedResult(row, hidden(f"{error}".strip().split("\n")[0])))
+
+    for _ in in_halves(table.num_rows, lambda a, b: put(table.slice(a, b - a)), sink.refusals, refuse):
+        pass
     if refused:
         delivery.keep(refused, len(refused) == table.num_rows)

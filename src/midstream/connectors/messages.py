@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from midstream.connectors.files.bad_rows import BadRow, shown, with_bad_rows
 from midstream.connectors.files.json_text import read_json
+from midstream.connectors.halving import in_halves
 from midstream.connectors.schema_registry import Row, SchemaRegistry
 from midstream.connectors.values import columns_of_values
 from midstream.errors import InputError
@@ -149,21 +150,21 @@ def _json_rows(values: Sequence[bytes | None], schema: pa.Schema) -> tuple[pa.Ta
     A line has one message. No two of them that begin and end with braces are an object together, so if there are as
     many rows as messages, each message is a row.
     """
-    rows, bad, waiting = list[pa.Table](), dict[int, str](), [(0, len(values))]
-    while waiting:
-        start, stop = waiting.pop()
-        some = values[start:stop]
-        text = _lines(some)
-        read = None if text is None else read_json(text, schema)
-        if read is not None and not read.bad and read.rows.num_rows == len(some):
-            rows.append(read.rows)
-        elif len(some) == 1:
-            why = read_json(some[0] or b"", schema).bad
-            bad[start] = why[0].reason if why else "it is not one object of JSON"
-        elif some:
-            middle = (start + stop) // 2
-            waiting += [(middle, stop), (start, middle)]
-    return pa.concat_tables(rows) if rows else schema.empty_table(), bad
+    bad: dict[int, str] = {}
+
+    def read(start: int, stop: int) -> pa.Table:
+        text = _lines(values[start:stop])
+        found = None if text is None else read_json(text, schema)
+        if found is None or found.bad or found.rows.num_rows != stop - start:
+            raise ValueError
+        return found.rows
+
+    def refuse(place: int, _: Exception) -> pa.Table:
+        why = read_json(values[place] or b"", schema).bad
+        bad[place] = why[0].reason if why else "it is not one object of JSON"
+        return schema.empty_table()
+
+    return pa.concat_tables([schema.empty_table(), *in_halves(len(values), read, (ValueError,), refuse)]), bad
 
 
 def _lines(values: Sequence[bytes | None]) -> bytes | None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from midstream.connectors.files.bad_rows import BadRow, with_bad_rows
 from midstream.connectors.files.text_values import cast_texts, texts_as
+from midstream.connectors.halving import in_halves
 
 Where = Callable[[int], Mapping[str, Any]]
 """Where the record of a number is, for messages."""
@@ -47,18 +48,15 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, dict[in
     """Values as a column, and of those that are none of its type the reasons."""
     if isinstance(values, pa.Array):
         return (values, {}) if values.type == kind else texts_as(values, kind)
-    try:
-        return _array(values, kind), {}
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        pass
-    parts, bad = [], dict[int, str]()
-    for place, value in enumerate(values):
-        try:
-            parts.append(_array([value], kind))
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):
-            bad[place] = f"{value!r:.200} is no {kind}"
-            parts.append(pa.nulls(1, kind))
-    return pa.concat_arrays(parts), bad
+    bad: dict[int, str] = {}
+
+    def refuse(place: int, _: Exception) -> pa.Array:
+        bad[place] = f"{values[place]!r:.200} is no {kind}"
+        return pa.nulls(1, kind)
+
+    refusals = (pa.ArrowException, ValueError, TypeError, OverflowError)
+    parts = in_halves(len(values), lambda a, b: _array(values[a:b], kind), refusals, refuse)
+    return pa.concat_arrays([pa.nulls(0, kind), *parts]), bad
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -7,7 +7,9 @@ into one number and can be calibrated on the machine at hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import add, attrgetter
+from typing import Any
 
 from midstream.algebra.time import TimeDomain
 from midstream.optimizer.sites.topology import Transfers
@@ -75,22 +77,8 @@ class Cost:
     transfers: Transfers | None = None
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.probed + other.probed,
-            self.inserted + other.inserted,
-            self.matched + other.matched,
-            self.given + other.given,
-            self.evaluated + other.evaluated,
-            self.rows + other.rows,
-            self.state_rows + other.state_rows,
-            self.state_bytes + other.state_bytes,
-            self.moved + other.moved,
-            self.stages + other.stages,
-            self.copied + other.copied,
-            self.linked + other.linked,
-            self.fragments + other.fragments,
-            _both(self.transfers, other.transfers),
-        )
+        found: list[Any] = [*map(add, _FIGURES(self), _FIGURES(other)), _both(self.transfers, other.transfers)]
+        return Cost(*found)
 
     @property
     def work(self) -> float:
@@ -104,6 +92,9 @@ class Cost:
         handling += c.evaluate * self.evaluated + c.row * self.rows + c.exchange * self.moved + c.stage * self.stages
         handling += c.copy * self.copied + c.second * self.linked + c.fragment * self.fragments
         return handling + c.state * self.state_bytes / 1000
+
+
+_FIGURES = attrgetter(*(each.name for each in fields(Cost) if each.name != "transfers"))
 
 
 def _both(left: Transfers | None, right: Transfers | None) -> Transfers | None:

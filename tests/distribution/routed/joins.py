@@ -10,9 +10,10 @@ from tests.distribution.routed.drawing import SHAPES
 
 from midstream.algebra.placements import Placement
 from midstream.api import ask
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.query import RoutedQuery
 from midstream.optimizer.routed.conditions import RoutedConditions
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 
 THETA = ("{a}.v <= {b}.v", "{a}.v < {b}.v + 2", "{a}.v <> {b}.v", "{a}.v + {b}.v > 3")
 

@@ -12,11 +12,11 @@ from midstream.errors import QueryError
 from midstream.lab.papers.node_operator_sets.cost import Costs, flows, joint_cost, paper_cost, violation, way_cost
 from midstream.lab.papers.node_operator_sets.exact import exact_plan
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan, checked, head_plan
 from midstream.lab.papers.node_operator_sets.joint import best_plan, gathering_plan, improved_plan
 from midstream.lab.papers.node_operator_sets.network import node_per_stream
 from midstream.lab.papers.node_operator_sets.query_shapes import clique
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
-from midstream.optimizer.routed.plan import JoinPlan, checked, head_plan
 from midstream.optimizer.sites.links import Link
 
 A, B, C = StreamStatistics(100, 50, 150, 0.01), StreamStatistics(200, 100, 40, 0.02), StreamStatistics(10, 5, 8, 0.5)

@@ -114,7 +114,7 @@ def test_a_directed_plan_is_used_until_statistics_change():
 
 
 def _turned(plan):
-    from midstream.optimizer.routed.plan import JoinPlan, head_plan
+    from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan, head_plan
 
     first, *rest = plan.heads
     for placements in ([0, 0], [1, 1], [0, 1], [1, 0]):

@@ -18,6 +18,7 @@ from midstream.lab.papers.node_operator_sets.distributed import (
     triggered,
 )
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.join_plan import head_plan
 from midstream.lab.papers.node_operator_sets.modification import Setting, affected_nodes
 from midstream.lab.papers.node_operator_sets.network import Relined, node_per_stream
 from midstream.lab.papers.node_operator_sets.node_sets import head_sets, node_sets
@@ -25,7 +26,6 @@ from midstream.lab.papers.node_operator_sets.query_shapes import clique
 from midstream.lab.papers.node_operator_sets.repair import Begin, Compare, Host, Message, Relay, Settle
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
 from midstream.lab.papers.node_operator_sets.wire import from_json, to_json
-from midstream.optimizer.routed.plan import head_plan
 from midstream.optimizer.sites.links import Link
 
 

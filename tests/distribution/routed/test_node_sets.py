@@ -11,11 +11,10 @@ from tests.distribution.routed.drawing import draw_case
 
 from midstream.lab.papers.node_operator_sets.cost import flows, joint_cost
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.join_plan import head_plan, parse_plan
 from midstream.lab.papers.node_operator_sets.network import RESULTS, Network, node_per_stream
 from midstream.lab.papers.node_operator_sets.node_sets import Join, Ship, StreamId, Update, head_sets, node_sets
 from midstream.lab.papers.node_operator_sets.query_shapes import clique
-from midstream.optimizer.routed.plan import head_plan
-from midstream.optimizer.routed.text import parse_plan
 from midstream.optimizer.sites.links import Link
 
 STREAMS = ("S1", "S2", "S3")

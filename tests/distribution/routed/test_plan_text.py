@@ -8,9 +8,9 @@ from tests.distribution.routed.drawing import draw_case
 from midstream.algebra.placements import Placement
 from midstream.errors import QueryError
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan, checked, head_plan, parse_plan
 from midstream.lab.papers.node_operator_sets.query_shapes import chain, clique, graph_of
-from midstream.optimizer.routed.plan import JoinPlan, checked, head_plan
-from midstream.optimizer.routed.text import is_routed, parse_plan
+from midstream.optimizer.routed.text import is_routed
 
 EXAMPLE = "S1 -> S2 -> S3, S2 <- S1 -> S3, S3 <- S1 <- S2"
 CHAIN = chain("ABC")

@@ -11,6 +11,7 @@ import pytest
 
 from midstream.api import ask
 from midstream.errors import InternalError, QueryError
+from midstream.lab.papers.node_operator_sets.join_plan import parse_plan
 from midstream.lab.papers.node_operator_sets.network import RESULTS, node_per_stream
 from midstream.lab.papers.node_operator_sets.node_sets import Join, Ship, StreamId, Update, node_sets
 from midstream.lab.papers.node_operator_sets.probing import Prober
@@ -18,7 +19,6 @@ from midstream.lab.papers.node_operator_sets.query import RoutedQuery
 from midstream.lab.papers.node_operator_sets.routed_run import local_rows
 from midstream.lab.papers.node_operator_sets.site import Ask, Copy, Fetch, Plans, Result, Rows, Site
 from midstream.lab.papers.node_operator_sets.window import NEVER
-from midstream.optimizer.routed.text import parse_plan
 from midstream.optimizer.sites.links import Link
 
 TEXT = "SELECT A.v AS a, B.v AS b FROM A [RANGE 100], B [RANGE 100] WHERE A.k = B.k"

@@ -8,9 +8,8 @@ import pytest
 from tests.distribution.routed.joins import Joined, draw_join, draw_plan
 
 from midstream.distribution.routed_cutting import Stop, Travel, stops
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan, parse_plan
 from midstream.lab.papers.node_operator_sets.query import RoutedQuery
-from midstream.optimizer.routed.plan import JoinPlan
-from midstream.optimizer.routed.text import parse_plan
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Project, Unnested
+from midstream.connectors.halving import in_halves
 from midstream.errors import InputError, MidstreamError
 from midstream.operators.expressions import CompiledExpression
 
@@ -42,19 +43,16 @@ class Computed:
         """What becomes of rows, halved as long as some of them fail: rows, or why there is none."""
         names = [f"{_SOURCE}.{name}" for name in rows.schema.names]
         named = pa.RecordBatch.from_arrays(rows.columns, names=names)
-        waiting = [(0, rows.num_rows)]
-        while waiting:
-            start, stop = waiting.pop()
+
+        def make(start: int, stop: int) -> tuple[int, pa.RecordBatch | str]:
             some = named.slice(start, stop - start)
-            try:
-                made = [expression(some) for _, expression in self.columns]
-                yield start, pa.RecordBatch.from_arrays(made, schema=self.schema)
-            except (InputError, pa.ArrowException) as error:
-                if stop - start == 1:
-                    yield start, error.message if isinstance(error, InputError) else str(error).split("\n")[0]
-                else:
-                    middle = (start + stop) // 2
-                    waiting += [(middle, stop), (start, middle)]
+            made = [expression(some) for _, expression in self.columns]
+            return start, pa.RecordBatch.from_arrays(made, schema=self.schema)
+
+        def refuse(place: int, error: Exception) -> tuple[int, pa.RecordBatch | str]:
+            return place, error.message if isinstance(error, InputError) else str(error).split("\n")[0]
+
+        return in_halves(rows.num_rows, make, (InputError, pa.ArrowException), refuse)
 
 
 def computed(name: str, raw: pa.Schema, columns: Sequence[str]) -> Computed | None:

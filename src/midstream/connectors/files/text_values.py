@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.connectors.halving import in_halves
+
 BLANKS = " \t"
 """What may surround a value that is no text."""
 
@@ -83,20 +85,14 @@ def texts_as(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, dict[int, st
     """
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         texts = pc.utf8_trim(texts, BLANKS)
-    parts: list[pa.Array] = []
     bad: dict[int, str] = {}
-    waiting = [(0, len(texts))]
-    while waiting:
-        start, stop = waiting.pop()
-        try:
-            parts.append(cast_texts(texts.slice(start, stop - start), kind))
-        except (pa.ArrowException, ValueError):
-            if stop - start == 1:
-                bad[start] = f"{texts[start].as_py()!r:.200} is no {kind}"
-                parts.append(pa.nulls(1, kind))
-            else:
-                middle = (start + stop) // 2
-                waiting += [(middle, stop), (start, middle)]
+
+    def refuse(place: int, _: Exception) -> pa.Array:
+        bad[place] = f"{texts[place].as_py()!r:.200} is no {kind}"
+        return pa.nulls(1, kind)
+
+    refusals = (pa.ArrowException, ValueError)
+    parts = list(in_halves(len(texts), lambda a, b: cast_texts(texts.slice(a, b - a), kind), refusals, refuse))
     return pa.chunked_array(parts, kind).combine_chunks() if len(parts) != 1 else parts[0], bad
 
 

@@ -14,7 +14,7 @@ from midstream.algebra.windows import Rows, SessionGap
 from midstream.errors import QueryError
 from midstream.optimizer.join_graph import JoinGraph, Routed, bits, leaf_name
 from midstream.optimizer.routed.conditions import RoutedConditions
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 from midstream.optimizer.routed.text import WaysText
 from midstream.optimizer.sites.topology import site_of
 
@@ -44,16 +44,16 @@ def _kept_below(relation: Relation) -> bool:
 
 def routed_shape(ways: WaysText, graph: JoinGraph) -> Routed:
     """The shape that a text means; refused at the place where it cannot be one."""
-    plan = ways.plan(conditions_of(graph))
+    found = ways.ways(conditions_of(graph))
     for relation in graph.inputs:
         if _kept_below(relation):
             name = leaf_name(relation)
             problem = f"a routed join cannot read {name}: it is not a stream's time window"
             hint = "write a join tree or probe orders, or leave the plan out"
             raise ways.refused(QueryError(problem, hint=hint), name, name)
-    numbers = {name: i for i, name in enumerate(plan.streams)}
-    orders = tuple(tuple(numbers[target] for target in way.order) for way in plan)
-    return Routed(tuple(range(len(numbers))), orders, tuple(way.placements for way in plan))
+    numbers = {way.head: i for i, way in enumerate(found)}
+    orders = tuple(tuple(numbers[target] for target in way.order) for way in found)
+    return Routed(tuple(range(len(numbers))), orders, tuple(way.placements for way in found))
 
 
 def routed_text(
@@ -64,4 +64,4 @@ def routed_text(
     for i, order in enumerate(orders):
         joins = zip(order, placements[i], strict=True)
         ways.append(HeadPlan(names[i], tuple(OneWay(names[j], placed) for j, placed in joins)))
-    return str(JoinPlan(tuple(ways)))
+    return ", ".join(map(str, ways))

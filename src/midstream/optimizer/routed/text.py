@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from midstream.algebra.placements import ARROWS
 from midstream.errors import QueryError
 from midstream.optimizer.routed.conditions import RoutedConditions
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay, check_probe, name_text
+from midstream.optimizer.routed.plan import HeadPlan, OneWay, check_probe, name_text
 
 _TOKENS = re.compile(r'\s*(->|<-|,|"(?:[^"]|"")*"|(?:(?!->|<-)[^\s,"])+)')
 _ARROWS = {arrow: placement for placement, arrow in ARROWS.items()}
@@ -44,10 +44,10 @@ class WaysText:
         """The streams that have a way."""
         return tuple(tokens[0].name for tokens in _clauses(self._padded) if tokens)
 
-    def plan(self, conditions: RoutedConditions) -> JoinPlan:
-        """The plan that it is for a query's streams and conditions."""
+    def ways(self, conditions: RoutedConditions) -> tuple[HeadPlan, ...]:
+        """The ways that it means for a query's streams and conditions."""
         try:
-            return parse_plan(self._padded, conditions)
+            return parse_ways(self._padded, conditions)
         except QueryError as error:
             raise self.at(error) from None
 
@@ -64,11 +64,11 @@ class WaysText:
         return error
 
 
-def parse_plan(text: str, conditions: RoutedConditions) -> JoinPlan:
-    """Reads a plan's text and holds it against the query's streams and conditions.
+def parse_ways(text: str, conditions: RoutedConditions) -> tuple[HeadPlan, ...]:
+    """Reads a plan's text and holds it against the query's streams and conditions; the ways are in their order.
 
     >>> chain = RoutedConditions(("A", "B", "C"), frozenset({frozenset("AB"), frozenset("BC")}))
-    >>> print(parse_plan("A -> B <- C, B <- A -> C, C <- B <- A", chain))
+    >>> print(*parse_ways("C <- B <- A, A -> B <- C, B <- A -> C", chain), sep=", ")
     A -> B <- C, B <- A -> C, C <- B <- A
     """
     ways = [_way(text, tokens, conditions) for tokens in _clauses(text)]
@@ -82,7 +82,7 @@ def parse_plan(text: str, conditions: RoutedConditions) -> JoinPlan:
         problem = f"the plan has no way for {missing[0]}"
         raise QueryError(problem, hint=_HINT, text=text, position=len(text.rstrip()))
     by_head = {way.head: way for way, _ in ways}
-    return JoinPlan(tuple(by_head[s] for s in conditions.streams))
+    return tuple(by_head[s] for s in conditions.streams)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Union as Either
 
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.repair import Message
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
 from midstream.lab.papers.node_operator_sets.track import Drained, Full, Tick, TrackMessage
 from midstream.lab.papers.node_operator_sets.wire import on_the_wire
-from midstream.optimizer.routed.plan import JoinPlan
 from midstream.optimizer.sites.links import Link
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.modification import Modification, Setting, affected_nodes
 from midstream.lab.papers.node_operator_sets.network import Network
 from midstream.lab.papers.node_operator_sets.node_sets import node_sets
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
 from midstream.lab.papers.node_operator_sets.wire import on_the_wire
-from midstream.optimizer.routed.plan import JoinPlan
 from midstream.optimizer.sites.links import Link
 
 REMEMBERED = 20

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from midstream.algebra.placements import Placement
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.network import Network
 from midstream.lab.papers.node_operator_sets.statistics import Flow, Statistics, StreamStatistics, after, starting
 from midstream.optimizer.routed.conditions import RoutedConditions
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 
 SOURCE, DESTINATION = Placement.SOURCE, Placement.DESTINATION
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from midstream.errors import InternalError
 from midstream.lab.papers.node_operator_sets.cost import Rank, flows
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.modification import Setting
 from midstream.lab.papers.node_operator_sets.network import Relined
 from midstream.lab.papers.node_operator_sets.node_sets import (
@@ -53,7 +54,7 @@ from midstream.lab.papers.node_operator_sets.repair import (
 )
 from midstream.lab.papers.node_operator_sets.statistics import Flow, Statistics, StreamStatistics, starting
 from midstream.lab.papers.node_operator_sets.wire import on_the_wire
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 from midstream.optimizer.sites.links import Link
 
 

@@ -19,9 +19,10 @@ import numpy.typing as npt
 from midstream.errors import QueryError
 from midstream.lab.papers.node_operator_sets.cost import DESTINATION, SOURCE, Costs, joint_cost
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.statistics import Flow, Statistics, after, starting
 from midstream.optimizer.routed.conditions import RoutedConditions
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 
 MOST = 6
 """Up to how many streams the search is exact within reasonable time."""

@@ -7,9 +7,10 @@ rule, so that they end in the same plan.
 from __future__ import annotations
 
 from midstream.lab.papers.node_operator_sets.cost import Costs
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.statistics import Statistics, starting
 from midstream.optimizer.routed.conditions import RoutedConditions
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 
 
 def greedy_plan(conditions: RoutedConditions, statistics: Statistics, costs: Costs) -> JoinPlan:

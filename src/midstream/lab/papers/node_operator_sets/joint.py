@@ -13,9 +13,10 @@ from midstream.algebra.placements import Placement
 from midstream.lab.papers.node_operator_sets.cost import DESTINATION, SOURCE, Costs, Rank, flows, joint_cost
 from midstream.lab.papers.node_operator_sets.exact import MOST, exact_plan
 from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.statistics import Flow, Statistics, starting
 from midstream.optimizer.routed.conditions import RoutedConditions
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 
 Pairs = set[tuple[str, str]]
 """Streams and the nodes they are shipped to, or at which their windows are kept."""

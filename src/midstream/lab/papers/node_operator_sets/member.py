@@ -32,6 +32,7 @@ from midstream.lab.papers.node_operator_sets.calls import (
 )
 from midstream.lab.papers.node_operator_sets.centralized import Coordinator
 from midstream.lab.papers.node_operator_sets.distributed import line_triggered, received, repairing_nodes, triggered
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.membership import Draft, Lead, Member, Stepped, everyone
 from midstream.lab.papers.node_operator_sets.modification import Setting
 from midstream.lab.papers.node_operator_sets.network import Relined
@@ -47,7 +48,6 @@ from midstream.lab.papers.node_operator_sets.turns import (
     requested,
     started,
 )
-from midstream.optimizer.routed.plan import JoinPlan
 
 
 def step(member: Member, event: MemberEvent, setting: Setting) -> Stepped:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from midstream.lab.papers.node_operator_sets.calls import Called, MemberMessage
 from midstream.lab.papers.node_operator_sets.centralized import Coordinator
 from midstream.lab.papers.node_operator_sets.distributed import Repairing
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.network import Relined
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
 from midstream.lab.papers.node_operator_sets.track import Track
 from midstream.lab.papers.node_operator_sets.wire import on_the_wire
-from midstream.optimizer.routed.plan import JoinPlan
 
 
 @on_the_wire

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from midstream.lab.papers.node_operator_sets.cost import Costs
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.node_sets import NodeSets
 from midstream.optimizer.routed.conditions import RoutedConditions
-from midstream.optimizer.routed.plan import JoinPlan
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from functools import lru_cache
 from typing import Union as Either
 
 from midstream.algebra.placements import Placement
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.network import RESULTS, Network
 from midstream.lab.papers.node_operator_sets.wire import on_the_wire
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 
 
 @on_the_wire

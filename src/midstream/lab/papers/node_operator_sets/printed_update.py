@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from midstream.algebra.placements import Placement
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.modification import Setting
 from midstream.lab.papers.node_operator_sets.statistics import Flow, Statistics, starting
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from midstream.job.task.ingest import source_elements, ticks_of
 from midstream.job.task.results import result_table
 from midstream.lab.papers.node_operator_sets.calls import MemberEvent
 from midstream.lab.papers.node_operator_sets.cost import Costs
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan, checked
 from midstream.lab.papers.node_operator_sets.member import centralized_members, distributed_members
 from midstream.lab.papers.node_operator_sets.membership import Member
 from midstream.lab.papers.node_operator_sets.modification import Setting
@@ -26,7 +27,6 @@ from midstream.lab.simulated_cluster.kernel import Simulation
 from midstream.lab.simulated_cluster.links import SimulatedLink
 from midstream.operators.build import build
 from midstream.operators.elements import Elements, concatenate, empty_elements
-from midstream.optimizer.routed.plan import JoinPlan, checked
 
 Batches = Sequence[Mapping[str, Elements]]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from midstream.lab.papers.node_operator_sets.calls import Granted, Retired, Started
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
 from midstream.lab.papers.node_operator_sets.membership import Member, Stepped, leading
 from midstream.lab.papers.node_operator_sets.modification import Setting
 from midstream.lab.papers.node_operator_sets.node_sets import keepers
 from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
 from midstream.lab.papers.node_operator_sets.track import Prepare, Share
-from midstream.optimizer.routed.plan import JoinPlan
 from midstream.optimizer.sites.links import Link
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from midstream.algebra.placements import Placement
 from midstream.errors import InternalError
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.lab.papers.node_operator_sets.join_plan import JoinPlan
+from midstream.optimizer.routed.plan import HeadPlan, OneWay
 
 Kind = TypeVar("Kind", bound=type)
 
