@@ -237,8 +237,9 @@ def run(
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
 
     `time` names the time column, of all inputs or of each; rows of a table whose `time` is None have always been there.
-    Rows come in the order of time, or in that of an `ORDER BY`. With a `dialect`, "spark", "flink" or
-    "risingwave", the query is one of that system, whose windows and interval joins become windows of this language.
+    Rows come in the order of time, or in that of an `ORDER BY`. With a `dialect`, "spark", "flink",
+    "risingwave" or "ksqldb", the query is one of that system, whose windows and interval joins become windows of this
+    language.
 
     With `full=True` the answer is a `Result`: the table, the migrations that ended, the decisions and the dead letters.
 

@@ -132,6 +132,13 @@ def months_between(a: str, b: str) -> str:
     )
 
 
+_EXACT = "TRY_CAST(({0})::VARCHAR AS DECIMAL(38, 16))"
+
+HALF_UP = f"({_EXACT} + CASE WHEN {_EXACT} < 0 THEN 0.0000000000000001 ELSE 0 END)"
+"""A number whose halves are rounded upwards: below zero it is a little more."""
+
+LOGARITHM = "CASE WHEN {0} > 0 THEN ln({0}) WHEN {0} = 0 THEN '-inf'::DOUBLE WHEN {0} < 0 THEN 'nan'::DOUBLE END"
+
 UNIT = "CASE lower({1}) WHEN 'mm' THEN 'month' WHEN 'yy' THEN 'year' WHEN 'yyyy' THEN 'year' ELSE {1} END"
 
 WEEKDAYS = "list_position(['MO', 'TU', 'WE', 'TH', 'FR', 'SA', 'SU'], upper({1}[1:2]))"

@@ -17,6 +17,8 @@ from midstream.algebra.borrowed_forms import (
     CONVERTED,
     DECODED,
     FLAGGED,
+    HALF_UP,
+    LOGARITHM,
     MADE,
     PARAMETER,
     PART,
@@ -110,6 +112,15 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         " lambda w: upper(w[1]) || lower(w[2:])), '')",
     ),
     "regexp_extract": ("regexp_extract({0}, {1})", "regexp_extract({0}, {1}, {2}::INTEGER)"),
+    "regexp_found": tuple(
+        f"CASE WHEN regexp_matches({{1}}, {{0}}) THEN regexp_extract({{1}}, {{0}}{group}) END"
+        for group in ("", ", {2}::INTEGER")
+    ),
+    "regexp_found_all": ("regexp_extract_all({1}, {0})", "regexp_extract_all({1}, {0}, {2}::INTEGER)"),
+    "initcap_of_words": (
+        r"array_to_string(list_transform(regexp_extract_all({0}, '\s+|\S+'), lambda w: upper(w[1]) || lower(w[2:])),"
+        " '')",
+    ),
     "substring_index": (
         "array_to_string(CASE WHEN {2} >= 0 THEN string_split({0}, {1})[1:{2}]"
         " ELSE string_split({0}, {1})[{2}:] END, {1})",
@@ -199,6 +210,19 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "pmod": ("(({0} % {1} + {1}) % {1})",),
     "hypot": ("sqrt({0} * {0} + {1} * {1})",),
     "rint": ("round_even({0}, 0)",),
+    "round_up": (
+        f"round({HALF_UP})::BIGINT",
+        f"coalesce(round({HALF_UP}, {{1}}::INTEGER)::DOUBLE, round({{0}}, {{1}}::INTEGER))",
+    ),
+    **{
+        f"{name}_or_nan": (f"coalesce(TRY({name}({{0}})), CASE WHEN {{0}} IS NOT NULL THEN 'nan'::DOUBLE END)",)
+        for name in ("sqrt", "acos", "asin")
+    },
+    "log_or_nan": (
+        LOGARITHM.format("{0}"),
+        f"CASE WHEN {{0}} <= 0 OR {{0}} = 1 THEN 'nan'::DOUBLE * {{1}} ELSE {LOGARITHM.format('{1}')} / ln({{0}}) END",
+    ),
+    "cot_or_infinite": ("CASE WHEN {0} = 0 THEN 'inf'::DOUBLE ELSE cot({0}) END",),
     "bround": ("round_even({0}, {1})", "round_even({0}, 0)"),
     "width_bucket": (
         "CASE WHEN sign({2} - {1}) * ({0} - {1}) < 0 THEN 0 WHEN sign({2} - {1}) * ({0} - {2}) >= 0 THEN {3} + 1"
@@ -224,6 +248,10 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "timezone({1}, timezone('UTC', upper({0})::TIMESTAMP))",
     ),
     **{f"url_extract_{part}": (f"nullif(regexp_extract({{0}}, {sql}, 1), '')",) for part, sql in URL.items()},
+    "url_path": (
+        rf"CASE WHEN regexp_matches({{0}}, '^[A-Za-z][A-Za-z0-9+.-]*:') THEN regexp_extract({{0}}, {URL['path']}, 1)"
+        r" ELSE regexp_extract({0}, '^[^?#]*') END",
+    ),
     "url_extract_port": (r"TRY_CAST(regexp_extract({0}, '^[A-Za-z+.-]+://[^/?#]*:(\d+)', 1) AS INTEGER)",),
     "url_extract_parameter": (PARAMETER,),
     "parse_url": (
@@ -253,6 +281,10 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "CASE WHEN {1} = 0 OR {2} < 0 THEN error('slice counts from 1, and takes no less than 0 elements')"
         " WHEN {1} < -len({0}) THEN [] WHEN {1} < 0 THEN {0}[len({0}) + {1} + 1:len({0}) + {1} + {2}]"
         " ELSE {0}[{1}:{1} + {2} - 1] END",
+    ),
+    "list_from_to": (
+        "CASE WHEN coalesce({1}, 1) BETWEEN 1 AND coalesce({2}, len({0})) + 1 AND coalesce({2}, 0) <= len({0})"
+        " THEN {0}[coalesce({1}, 1):coalesce({2}, len({0}))] END",
     ),
     "map": ("CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN map({0}, {1}) END", "map({*})", "map({::})"),
     "map_of": ("map({::})",),

@@ -27,6 +27,12 @@ _JOINED = (
 )
 """Objects as one, in which the last field of a name counts; of all else one array. Null for what is no JSON."""
 
+_WRITTEN = (
+    r"""array_to_string(list_transform(regexp_extract_all({0}, '"(?:[^"\\]|\\.)*"|-?\d+[.eE][\d.eE+-]*|(?s:.)'),"""
+    r""" lambda t: CASE WHEN regexp_matches(t, '^-?\d+[.eE]') THEN '"' || t || '"' ELSE t END), '')"""
+)
+"""JSON with texts in the place of numbers that have a point or an exponent, which are there as they are written."""
+
 _AS_TEXT = (("", ""), ("_text", "_string"))
 
 _PATHS = (
@@ -59,7 +65,10 @@ JSON: Mapping[str, tuple[str, ...]] = {
     ),
     "json_concat": (_JOINED,),
     "is_json_string": ("coalesce(json_valid({0}), FALSE)",),
-    "extractjsonfield": ("CASE WHEN NOT contains({1}, '[-') THEN json_extract_string({0}, {1}) END",),
+    "extractjsonfield": (
+        "CASE WHEN contains({1}, '[-') THEN NULL WHEN json_type({0}, {1}) = 'DOUBLE' THEN"
+        f" json_extract_string({_WRITTEN}, {{1}}) ELSE json_extract_string({{0}}, {{1}}) END",
+    ),
     "json_has_key": (
         "(list_contains(json_keys({0}), {1}) OR list_contains(json_extract({0}, '$[*]')::VARCHAR[], to_json({1})))",
     ),

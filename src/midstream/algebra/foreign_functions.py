@@ -33,8 +33,34 @@ _RISINGWAVE = {
     "REGEXP_MATCHES/2": "regexp_matches(…, 'g')",
 }
 
+_KSQLDB = {
+    "ROUND": "round_up(…)",
+    "TRUNC/1": "CAST(trunc(…) AS BIGINT)",
+    **{name: "log_or_nan(…)" for name in ("LN", "LOG")},
+    **{name: f"{name.lower()}_or_nan(…)" for name in ("SQRT", "ACOS", "ASIN")},
+    "COT": "cot_or_infinite(…)",
+    "SLICE": "list_from_to(…)",
+    "ARRAY_JOIN/1": "array_to_string(…, ',', 'null')",
+    "ARRAY_JOIN/2": "array_to_string(…, 'null')",
+    "REGEXP_REPLACE/3": "regexp_replace(…, 'g')",
+    "REGEXP_EXTRACT": "regexp_found(…)",
+    "REGEXP_EXTRACT_ALL": "regexp_found_all(…)",
+    "TRIM": r"regexp_replace(…, '^[\x00-\x20]+|[\x00-\x20]+$', '', 'g')",
+    "INITCAP": "initcap_of_words(…)",
+    "MASK/1": "mask_left(…, 1000000)",
+    "URL_EXTRACT_PATH": "url_path(…)",
+    "FROM_UNIXTIME": "(TIMESTAMP '1970-01-01' + INTERVAL '1' MILLISECOND * (…))",
+    "UNIX_TIMESTAMP/1": "epoch_ms(…)",
+    "COLLECT_LIST": "array_agg(…)",
+    "COLLECT_SET": "array_distinct(array_agg(…))",
+    "HISTOGRAM": "histogram(CAST(… AS TEXT))",
+    **{name: f"coalesce({name.lower()}(…), 0)" for name in ("SUM", "AVG", "STDDEV_SAMP", "STDDEV_SAMPLE")},
+    "CORRELATION": "coalesce(corr(…), CAST('NaN' AS DOUBLE))",
+}
+
 FOREIGN_FUNCTIONS: Mapping[str, Mapping[str, str]] = {
     "flink": _FLINK | {"AVG/1": "avg_whole(…)"},
+    "ksqldb": _KSQLDB,
     "risingwave": _RISINGWAVE,
     "spark": _FLINK | _SPARK,
 }
@@ -45,7 +71,7 @@ WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "CUMULATE": "CUMULATE", "SESSION": 
 }
 """Functions that say into which windows rows fall, and the window that each is."""
 
-NULLS_FIRST = {"flink": "ASC", "spark": "ASC", "risingwave": "DESC"}
+NULLS_FIRST = {"flink": "ASC", "spark": "ASC", "risingwave": "DESC", "ksqldb": ""}
 """The direction of ORDER BY in which nulls come first."""
 
 SUFFIXES = {"D": "DOUBLE '{}'", "F": "FLOAT '{}'", "BD": "DECIMAL '{}'"}

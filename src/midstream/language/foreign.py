@@ -1,4 +1,4 @@
-"""Queries in the words of Spark, Flink and RisingWave: the same text with windows where this language writes them.
+"""Queries in the words of other systems: the same text with windows where this language writes them.
 
 What other systems say of time in functions and conditions is said here behind a stream. The changes are made in the
 text, so that what is asked can be read: `TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES)` is `bids [TUMBLE
@@ -21,12 +21,13 @@ from midstream.algebra.foreign_functions import AS_STRUCT, BOUNDS, WINDOWS
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
 from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
+from midstream.language.foreign_ksqldb import one_query
 from midstream.language.foreign_tokens import Called, Edit, beside, calls, edited, keys_of, selects_of, text_of
 from midstream.language.foreign_values import READ_FIRST, functions, nulls_placed
 from midstream.language.nodes import Node, flatten
 from midstream.language.text import OPENING, tokens_of
 
-DIALECTS = ("spark", "flink", "risingwave")
+DIALECTS = ("spark", "flink", "risingwave", "ksqldb")
 
 NAMES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.DOT, TokenType.COMMA)
 
@@ -46,6 +47,8 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in tokens_of(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
+    if dialect == "ksqldb":
+        query = one_query(query, known)
     for step in (_statement, _arrival, _grouped_windows, _newest_rows):
         query = edited(query, list(step(query, known)))
     query = edited(query, list(functions(query, dialect)))

@@ -50,7 +50,7 @@ def calls(text: str, names: Collection[str]) -> Iterator[Called]:
             depth, place, arguments = 1, i + 2, [list[Token]()]
             while place < len(tokens) and depth:
                 kind = tokens[place].token_type
-                depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(kind, 0)
+                depth += (kind in OPENING) - (kind in CLOSING)
                 if depth == 1 and kind == TokenType.COMMA:
                     arguments.append([])
                 elif depth:

@@ -59,7 +59,7 @@ Lateness = Annotated[
 ]
 Dialect = Annotated[
     str | None,
-    typer.Option("--dialect", metavar="SYSTEM", help="Read the query as one of spark, flink or risingwave."),
+    typer.Option("--dialect", metavar="SYSTEM", help="Read the query as one of spark, flink, risingwave or ksqldb."),
 ]
 Plan = Annotated[
     str | None,

@@ -1,0 +1,163 @@
+"""Statements of ksqlDB as one query, in words that other systems have too.
+
+Each of its statements is one SELECT. What a statement creates is a part of WITH for those behind it, and a table that
+it declares with a primary key has the newest row of each. Windows, which stand behind a stream there, become keys of
+GROUP BY, a distance behind WITHIN a condition on times, and comparisons with null are false.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from midstream.errors import QueryError
+from midstream.language.foreign_tokens import Edit, beside, edited, text_of
+from midstream.language.grammar import NAMES, NOTHING
+from midstream.language.source_grammar import NOT_AN_ALIAS
+from midstream.language.text import tokens_of
+
+WINDOWS = {"TUMBLING": "TUMBLE({time}, {0})", "HOPPING": "HOP({time}, {1}, {0})", "SESSION": "SESSION({time}, {0})"}
+"""Windows as keys of GROUP BY, of the amounts of time that they say."""
+
+CLAUSES = ("WINDOW", "WHERE", "GROUP", "PARTITION", "HAVING", "EMIT", "LIMIT")
+"""What stands behind FROM."""
+
+COMPARED = {TokenType[name] for name in ("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "LIKE", "IN", "BETWEEN")}
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a statement reads: a stream, how it is called there, the column of its time, and what stands behind it."""
+
+    name: str
+    alias: str
+    time: str
+    end: int
+    windowed: bool
+
+
+def one_query(text: str, times: Mapping[str, str]) -> str:
+    """The last query of some statements, behind those that it may read."""
+    queries, keys = defaultdict[str, list[str]](list), dict[str, str]()
+    for between, group in groupby(tokens_of(text), lambda token: token.token_type == TokenType.SEMICOLON):
+        tokens = [] if between else list(group)
+        words = [token.text.upper() for token in tokens]
+        named = [i for i in range(1, len(words)) if words[i - 1] in ("STREAM", "TABLE", "INTO", "EXISTS")]
+        name = text_of(text, tokens[named[-1] : named[-1] + 1]) if named else ""
+        if "SELECT" in words:
+            select = text_of(text, tokens[0 if words[0] == "WITH" else words.index("SELECT") :])
+            queries[name].append(edited(select, list(_changed(select, times, keys))))
+        elif "PRIMARY" in words:
+            declared = tokens[: words.index("PRIMARY")]
+            comma = max(i for i, token in enumerate(declared) if token.text in "(,")
+            keys[name.casefold()] = declared[comma + 1].text
+    united = [(name, " UNION ALL ".join(parts)) for name, parts in queries.items()]
+    before = ", ".join(f"{name} AS ({query})" for name, query in united[:-1])
+    return f"WITH {before} {united[-1][1]}" if before else united[-1][1] if united else text
+
+
+def _changed(text: str, times: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Edit]:
+    """A SELECT in words that other systems have too."""
+    tokens = tokens_of(text)
+    level = beside(tokens, tokens[0].start)
+    words, reads = [token.text.upper() for token in level], list(_reads(level, times))
+    clauses = [(t.start, word) for t, word in zip(level, words, strict=True) if word in CLAUSES] + [(len(text), "")]
+    tabled = "WITHIN" not in words and any(read.name in keys for read in reads)
+    for read in reads:
+        if not read.windowed and (read.name in keys or tabled):
+            window = f"PARTITION BY {keys[read.name]} ROWS 1" if read.name in keys else "NOW"
+            yield Edit(read.end, read.end, f" [{window}]")
+    yield from _within(text, level, words, reads)
+    yield from _false_of_nulls(tokens, level)
+    instants = yield from _window(text, tokens, level, reads, clauses)
+    for begin, word in clauses:
+        if word in ("PARTITION", "EMIT"):
+            yield Edit(begin, next(end for end, _ in clauses if end > begin), "")
+    for i, token in enumerate(tokens):
+        before, after = tokens[i - 1] if i else NOTHING, [*tokens, NOTHING][i + 1]
+        if token.token_type == TokenType.PLUS and TokenType.STRING in (before.token_type, after.token_type):
+            yield Edit(token.start, token.end + 1, "||")
+        if (instant := instants.get(token.text.upper())) is not None and token.token_type in NAMES:
+            dotted = before.token_type == TokenType.DOT
+            named = f" AS {token.text}" if {before.text.upper(), after.text.upper()} <= {"SELECT", ",", "FROM"} else ""
+            time = f"{tokens[i - 2].text}.{instant}" if dotted and token.text.upper() == "ROWTIME" else instant
+            yield Edit((tokens[i - 2] if dotted else token).start, token.end + 1, f"epoch_ms({time}){named}")
+
+
+def _reads(level: Sequence[Token], times: Mapping[str, str]) -> Iterator[Read]:
+    """The streams in FROM."""
+    for i, token in enumerate(level[1:], 1):
+        if level[i - 1].token_type in (TokenType.FROM, TokenType.JOIN) and token.token_type in NAMES:
+            behind = [*level[i + 1 : i + 3], NOTHING, NOTHING]
+            alias = behind[behind[0].token_type == TokenType.ALIAS]
+            named = alias.token_type in NAMES and alias.text.upper() not in {*NOT_AN_ALIAS, *CLAUSES}
+            name, last, windowed = token.text.casefold(), alias if named else token, behind[0].text == "["
+            yield Read(name, last.text, times.get(name, "ts"), last.end + 1, windowed)
+
+
+def _within(text: str, level: Sequence[Token], words: Sequence[str], reads: Sequence[Read]) -> Iterator[Edit]:
+    """`a JOIN b WITHIN (1 HOUR, 2 HOURS) ON …`: b comes an hour before a at most, and two behind it."""
+    for i in (i for i, word in enumerate(words) if word == "WITHIN"):
+        on = words.index("ON", i)
+        end = next((j for j in range(i, on) if words[j] == "GRACE"), on)
+        spans = text[level[i + 1].start : level[end - 1].end + 1].strip("()").split(",")
+        met = next(read for read in reversed(reads) if read.end <= level[i].start)
+        left, right = f"{reads[0].alias}.{reads[0].time}", f"{met.alias}.{met.time}"
+        least, most = (f"{left} {sign} INTERVAL '{s.strip()}'" for sign, s in (("-", spans[0]), ("+", spans[-1])))
+        yield Edit(level[i].start, level[on].end + 1, f"ON {right} BETWEEN {least} AND {most} AND")
+
+
+def _window(
+    text: str,
+    tokens: Sequence[Token],
+    level: Sequence[Token],
+    reads: Sequence[Read],
+    clauses: Sequence[tuple[int, str]],
+) -> Generator[Edit, None, dict[str, str]]:
+    """The window behind a stream as a key of GROUP BY; what times are called there, and here."""
+    instants = {"ROWTIME": reads[0].time if reads else "ts"}
+    place = next((i for i, token in enumerate(tokens) if token.text.upper() == "WINDOW"), None)
+    if place is None or tokens[place + 1].text.upper() not in WINDOWS:
+        return instants
+    start, kind = tokens[place].start, tokens[place + 1].text.upper()
+    end = next(token.end for token in level if token.start > tokens[place + 2].start)
+    amounts = [part.split() for part in text[tokens[place + 2].end + 1 : end].split(",")]
+    spans = [" ".join(part[-2:]) for part in amounts if part[0].upper() not in ("RETENTION", "GRACE")]
+    group = next((begin for begin, word in clauses if word == "GROUP"), None)
+    if group is None:
+        raise QueryError("a window without GROUP BY has no meaning", hint="group by what each window is to tell apart")
+    yield Edit(start, end + 1, "")
+    behind = len(text[: next(begin for begin, _ in clauses if begin > group)].rstrip())
+    yield Edit(behind, behind, f", {WINDOWS[kind].format(*spans, time=reads[0].time)}")
+    last = f"window_end - INTERVAL '{spans[0]}'" if kind == "SESSION" else "window_end"
+    return {**instants, "WINDOWSTART": "window_start", "WINDOWEND": last}
+
+
+def _false_of_nulls(tokens: Sequence[Token], level: Sequence[Token]) -> Iterator[Edit]:
+    """Selected comparisons, and what NOT denies, as false where they are null."""
+    end = next((i for i, token in enumerate(level) if token.token_type == TokenType.FROM), len(level))
+    item, cases = list[Token](), 0
+    compared = False
+    for token in [*level[1:end], NOTHING]:
+        cases += (token.token_type == TokenType.CASE) - (token.token_type == TokenType.END)
+        compared |= not cases and token.token_type in COMPARED
+        if token.token_type not in (TokenType.COMMA, TokenType.ALIAS, TokenType.SENTINEL):
+            item.append(token)
+            continue
+        if compared and item:
+            yield Edit(item[0].start, item[0].start, "coalesce(")
+            yield Edit(item[-1].end + 1, item[-1].end + 1, ", FALSE)")
+        item, compared = [], False
+    for i, token in enumerate(tokens[:-2]):
+        if token.token_type == TokenType.NOT and tokens[i - 1].token_type != TokenType.IS:
+            if tokens[i + 1].token_type == TokenType.L_PAREN:
+                inside = beside(tokens, tokens[i + 2].start)[-1]
+                yield Edit(token.end + 1, token.end + 1, " coalesce(")
+                yield Edit(inside.end + 2, inside.end + 2, ", FALSE)")
+            elif tokens[i + 1].token_type not in COMPARED and tokens[i + 2].token_type in COMPARED:
+                hint = f"write NOT ({tokens[i + 1].text} {tokens[i + 2].text} …)"
+                raise QueryError("it is not clear what NOT denies here", hint=hint)
