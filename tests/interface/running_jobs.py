@@ -164,7 +164,7 @@ def obeys_every_command(folder: Path, on: str) -> None:
         assert "was dropped" in job.ask("drop", "beside")
         job.take_in(6)
         told = json.loads(job.ask("status", "--json"))
-        assert (told["running"], told["slots"], list(told["queries"])) == (True, 3, ["joined"])
+        assert (told["running"], told["slots"]["count"], list(told["queries"])) == (True, 3, ["joined"])
         assert told["queries"]["joined"]["plan"] == "(A (B C))"
         assert "the job has stopped" in job.ask("stop")
         assert job.end() == 0, job.said

@@ -104,14 +104,8 @@ def test_operators_are_told_in_units():
     operator = {"label": "Join", "taken": 1e-6, "given": 1e-6, "state_rows": 5, "state_bytes": 6912}
     statistics = {"operators": [{**operator, "seconds_per_row": 0.00015}]}
     told = {
-        "query": "q",
-        "batch": 1,
-        "adaptivity": "auto",
-        "plan": "",
-        "why": "",
-        "costs": "",
-        "time": "timestamp",
-        "decisions": (),
+        **{"name": "q", "batch": 1, "plan": "", "why": "", "costs": "", "time": "timestamp", "migrating_to": None},
+        "adaptivity": {"mode": "auto", "decisions": (), "statistics": statistics},
     }
-    text = decided_text({**told, "migrating_to": None, "statistics": statistics})
+    text = decided_text(told)
     assert "5 rows in 6.91 kB, 150 µs a row" in text and "e+0" not in text

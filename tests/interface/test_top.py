@@ -45,7 +45,7 @@ def test_json_has_the_same_as_one_object(job, tmp_path):
     job.batch(batches(60)[5])
     done = CliRunner().invoke(app, ["top", str(tmp_path / "shop"), "--json"])
     told = json.loads(done.stdout)
-    moving = told["queries"]["matches"]["history"][-1]
+    moving = told["queries"]["matches"]["migration"]
     assert (moving["new_plan"], moving["strategy"], moving["status"]) == (NEW, "genmig", "under way")
     stored = StoredJob.open(str(tmp_path / "shop")).query("matches")
     assert stored.migration is not None and 0 <= (progress(stored.migration, stored.advanced_to) or 0) <= 1
@@ -54,7 +54,8 @@ def test_json_has_the_same_as_one_object(job, tmp_path):
         "large": None,
         "matches": NEW,
     }
-    assert sum(slot["groups"] for slot in told["slots_hold"]) == 256 and len(told["slots_hold"]) == told["slots"] == 3
+    slots = told["slots"]
+    assert len(slots["routing"]) == 256 and len(slots["bytes"]) == len(slots["rows"]) == slots["count"] == 3
     assert all(query["behind"] >= 0 for query in told["queries"].values())
     assert told == json.loads(CliRunner().invoke(app, ["status", str(tmp_path / "shop"), "--json"]).stdout)
 

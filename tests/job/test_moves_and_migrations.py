@@ -300,11 +300,11 @@ def test_a_session_cancels_a_move_by_call_and_by_request(tmp_path):
         for number, cancel in enumerate((session.cancel_rebalance, lambda: listener.answer(CANCEL))):
             session.rebalance([1] * 100 + [0] * 156, protocol="split_time")
             session.push("A", parts[2 * number + 1])
-            assert status(session)["moving"]["groups"] == 228
+            assert status(session)["slots"]["moving"]["groups"] == 228
             assert foretold(session, CANCEL)["cancelled"]["groups"] == 228
             cancel()
             session.push("A", parts[2 * number + 2])
-            assert status(session)["moving"] is None
+            assert status(session)["slots"]["moving"] is None
         assert [(move["status"], move["start_batch"]) for move in session.moves] == [("cancelled", 1), ("cancelled", 3)]
         session.push("A", parts[5])
         session.finish()

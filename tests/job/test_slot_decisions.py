@@ -144,14 +144,14 @@ def test_jobs_move_groups_by_the_protocol_that_is_asked_for(tmp_path):
             session.rebalance(wanted, protocol="ptlb")
         assert session.rebalance(wanted, protocol="split_time")
         session.push("A", pushed(2))
-        assert status_record(job_at(str(tmp_path)))["moving"]["protocol"] == "split_time_balancing"
+        assert status_record(job_at(str(tmp_path)))["slots"]["moving"]["protocol"] == "split_time_balancing"
         with pytest.raises(ms.MigrationError, match="groups move by split_time_balancing since batch 1"):
             session.rebalance(protocol="mslb")
         session.drop("q")
         session.query("all", "SELECT k, count(*) AS n FROM A [UNBOUNDED] GROUP BY k")
         for number in range(3, 6):
             session.push("A", pushed(number))
-        assert status_record(job_at(str(tmp_path)))["moving"] is None
+        assert status_record(job_at(str(tmp_path)))["slots"]["moving"] is None
         with pytest.raises(ms.MigrationError, match=r"query all: split_time_balancing cannot move .*UNBOUNDED"):
             session.rebalance(protocol="split_time", routing=[0] * 256)
         assert session.rebalance([0] * 256, protocol="mslb")

@@ -72,7 +72,7 @@ def test_several_queries_stay_right_while_slots_share_a_key(tmp_path):
         shared.append(len(session.job.slots.spread))
         if i == 4:
             told = status(session)
-            (group,) = told["spread"]
+            (group,) = told["slots"]["spread"]
             assert (group["spread"], group["copied"], len(group["slots"])) == ("A", ["B"], 4)
             assert sorted(group["merging"]) == ["groups", "values"]
             line = next(shared_group_lines(session.job.slots))
@@ -174,8 +174,8 @@ def test_a_job_that_rebalances_by_itself_says_what_it_decides_of_keys(tmp_path):
         for i in range(3):
             session.push("A", rows("A", i, True))
     told = status_record(job_at(str(tmp_path)))
-    assert told["spread"] == []
-    (about_keys,) = [decision for decision in told["slot_decisions"] if decision["kind"] == "keys"]
+    assert list(told["slots"]["spread"]) == []
+    (about_keys,) = [decision for decision in told["slots"]["decisions"] if decision["kind"] == "keys"]
     stays = StoredSlots(4, decisions=({**about_keys, "action": "stay", "group": 5},))
     assert list(shared_group_lines(stays)) == [about_keys["reason"]]
 

@@ -41,7 +41,7 @@ def test_a_session_shows_the_plans_of_its_slots_and_goes_on_with_them(tmp_path):
     assert query.plan.text == both
     assert "in slot 1" in query._repr_html_()
     assert "Plan ((A B) C) in slots 0, 2\n" in query.explain() and "Plan (A (B C)) in slot 1\n" in query.explain()
-    assert status(session)["queries"]["q"]["plan"] == "((A B) C); (A (B C)) in slot 1"
+    assert status(session)["queries"]["q"]["plans"] == "((A B) C); (A (B C)) in slot 1"
     assert [record.slots for record in query.history] == [(1,)]
     stored = session.job.query("q")
     assert (stored.plans, stored.history[0].slots) == ("((A B) C); (A (B C)) in slot 1", (1,))

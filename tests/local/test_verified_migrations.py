@@ -202,13 +202,13 @@ def test_status_and_the_checkpoint_tell_of_a_verification(tmp_path: Path) -> Non
                 session.queries["q"].migrate(NEW, "genmig", verify=1000)
             session.push({name: rows[name][i] for name in "ABC"})
         told = status(session)["queries"]
-        assert list(told) == ["q"] and told["q"]["verifying"]["plan"] == NEW
+        assert list(told) == ["q"] and told["q"]["verifying"] == NEW
         stored = ms.open(tmp_path)
         assert list(stored.queries) == ["q"]
         under_way = stored.queries["q"].migration
         assert under_way is not None and (under_way.status, under_way.new_plan) == ("verifying", NEW)
         at_rest = status_record(job_at(stored.store.uri))["queries"]
-        assert list(at_rest) == ["q"] and at_rest["q"]["verifying"]["plan"] == NEW
+        assert list(at_rest) == ["q"] and at_rest["q"]["verifying"] == NEW
 
 
 def test_a_verification_may_begin_right_before_a_batch(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A job's progress as plain values, which `midstream status --json` prints and a running job answers."""
+"""A job as plain values: `midstream status --json` prints them, running jobs answer them, the dashboard shows them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.store import CheckpointStore
 from midstream.checkpoint.stored import StoredMigration, StoredQuery
 
+SHOWN = (
+    *("name", "cql", "plan", "plans", "time", "results", "advanced_to", "released", "local", "streams", "warnings"),
+    *("migrating_to", "verifying", "state_rows", "state_bytes", "shared_with"),
+)
+"""What a query's record has as it is."""
+
 
 def job_at(checkpoint: str) -> StoredJob:
     """The job at a checkpoint as of its newest batch; one that runs and has done none yet is told as it begins."""
@@ -21,10 +27,9 @@ def job_at(checkpoint: str) -> StoredJob:
 
 
 def status_record(job: StoredJob) -> dict[str, Any]:
-    """How far a job is, as of its batch."""
-    now, manifest, slots, rates = job.standing, job.manifest, job.slots, job.rates()
+    """A job as of its batch."""
+    now, manifest, rates = job.standing, job.manifest, job.rates()
     rows, seconds = job.recent()
-    requests = [{**asdict(request), "status": request.status} for request in job.requests]
     return {
         "name": job.name,
         "checkpoint": job.checkpoint,
@@ -33,16 +38,8 @@ def status_record(job: StoredJob) -> dict[str, Any]:
         "holder": None if job.holder is None else str(job.holder),
         "finished": job.finished,
         "batch": job.batch if job.batch >= 0 else None,
-        "slots": slots.count,
-        "slots_hold": [
-            {"groups": slots.routing.count(slot), "rows": rows, "state_bytes": held}
-            for slot, (rows, held) in enumerate(zip(slots.rows, slots.bytes, strict=True))
-        ],
-        "spread": [asdict(group) for group in slots.spread],
-        "key_classes": [asdict(known) for known in slots.key_classes],
-        "slot_decisions": list(slots.decisions),
-        "moves": [move.record for move in slots.moves],
-        "moving": None if slots.moving is None else asdict(slots.moving),
+        "batches": list(job.batches),
+        "slots": asdict(job.slots),
         "scheduling": job.scheduling,
         "links": job.links,
         "streams": {
@@ -50,7 +47,7 @@ def status_record(job: StoredJob) -> dict[str, Any]:
             for name, stream in job.streams.items()
         },
         "queries": {
-            name: {**_query(job, query), "results_per_second": rates.results_per_second.get(name, 0.0)}
+            name: {**query_record(job, query), "results_per_second": rates.results_per_second.get(name, 0.0)}
             for name, query in job.queries.items()
         },
         "dropped": {name: declared for name, (declared, now) in manifest.asked.texts.items() if now is None},
@@ -58,49 +55,42 @@ def status_record(job: StoredJob) -> dict[str, Any]:
         "dead_letters": job.dead_letter_rows,
         "removed_dead_letters": manifest.outputs.removed_dead_letters,
         "given_up": list(manifest.outputs.given_up),
-        "requests": {
-            "waiting": [request for request in requests if request["status"] == "waiting"],
-            "done": [request for request in requests if request["status"] in ("done", "refused")],
-        },
+        "requests": [{**asdict(request), "status": request.status} for request in job.requests],
         "last_batch": None if job.last_batch is None else dict(job.last_batch),
         "rates": asdict(rates),
         "recent": {"rows": rows, "seconds": seconds},
     }
 
 
-def _query(job: StoredJob, query: StoredQuery) -> dict[str, Any]:
-    under_way = [] if query.migration is None else [query.migration]
-    decisions = query.decisions
-    adaptivity = {
-        "mode": query.adaptivity.mode,
-        "decision": decisions[-1].record if decisions else None,
-    }
+def query_record(job: StoredJob, query: StoredQuery) -> dict[str, Any]:
+    """A query as of the job's batch."""
+    account, waits = query.account, query.waits_for
     return {
-        "cql": query.cql,
-        "plan": query.plans,
-        "status": query.status,
-        "migrating_to": query.migrating_to,
-        "verifying": None if query.verifying is None else {"plan": query.verifying},
-        "removed": query.account.removed,
-        "added": query.account.added is not None,
-        "results": query.results,
-        "waiting": query.account.waiting,
+        **{name: getattr(query, name) for name in SHOWN},
+        "status": job.standing.of_query(query.status),
+        "removed": account.removed,
+        "added": account.added is not None,
+        "waiting": account.waiting,
         "sinks": [asdict(sink) for sink in job.sinks.get(query.name, ())],
-        "time": query.time,
-        "released": query.released,
         "behind": job.behind(query.name),
         "latency": job.latencies[query.name],
-        "state_rows": query.state_rows,
-        "state_bytes": query.state_bytes,
-        "history": [_change(change) for change in (*query.history, *under_way)],
-        "adaptivity": adaptivity,
+        "states": [asdict(state) for state in query.states],
+        "graph": asdict(query.graph),
+        "migration": None if query.migration is None else migration_record(query.migration),
+        "history": [migration_record(change) for change in query.history],
+        "adaptivity": asdict(query.adaptivity),
         "quarantine": None if query.quarantine is None else asdict(query.quarantine),
-        "set_aside": 0 if query.account.set_aside is None else query.account.set_aside.rows,
-        "waits_for": None if query.waits_for is None else asdict(query.waits_for),
-        "shared_with": dict(query.shared_with),
-        "warnings": list(query.warnings),
+        "set_aside": 0 if account.set_aside is None else account.set_aside.rows,
+        "waits_for": None if waits is None else asdict(waits),
     }
 
 
-def _change(change: StoredMigration) -> dict[str, Any]:
-    return {**change.values(), "target": None, **change.record}
+def migration_record(migration: StoredMigration) -> dict[str, Any]:
+    """A change of a query: all that was recorded of it, and what is derived of that."""
+    forecast, actual = migration.forecast, migration.actual
+    return {
+        **migration.record,
+        **migration.values(),
+        "forecast": None if forecast is None else asdict(forecast),
+        "actual": None if actual is None else {**asdict(actual), "duration": actual.duration},
+    }

@@ -162,16 +162,8 @@ class StoredDecision:
     migration_cost: float
     evidence: float
     reason: str
-    record: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """All that was recorded of it."""
-
     time: str = "integer"
     """Whether the moment is an integer or a timestamp."""
-
-    @staticmethod
-    def of(query: str, record: Mapping[str, Any], time: str) -> StoredDecision:
-        """A decision about a query as it was recorded; `time` says whether its moment is an integer or a timestamp."""
-        return StoredDecision(query, **record, record=record, time=time)
 
     @property
     def when(self) -> str:

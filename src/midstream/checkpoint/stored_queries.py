@@ -63,7 +63,7 @@ def _knowledge(name: str, kept: Mapping[str, Any], time: str) -> Knowledge:
     standing = read(PlanMemory, kept.get("plans", {})).changes.standing
     return Knowledge(
         kept.get("mode", "off"),
-        Records(StoredDecision.of(name, decision, time) for decision in kept.get("decisions", ())),
+        Records(StoredDecision(name, **decision, time=time) for decision in kept.get("decisions", ())),
         tuple(PlanAlternative(text, own.gained, own.looks) for text, own in standing.items()),
         dict(kept.get("observed", {})),
     )

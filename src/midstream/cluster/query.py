@@ -152,7 +152,7 @@ class Query(ContinuousQuery):
     def decisions(self) -> Records[StoredDecision]:
         """What was decided about its plan, also to stay, oldest first and also before a restart."""
         time = self._running.plan.query.domain.word
-        return Records(StoredDecision.of(self.name, past, time) for past in decisions_of(self._job, self.name))
+        return Records(StoredDecision(self.name, **past, time=time) for past in decisions_of(self._job, self.name))
 
     @property
     def observed(self) -> Statistics:

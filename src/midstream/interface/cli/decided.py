@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from midstream.adaptation.cost_corrections import costs_text
 from midstream.algebra.time import TimeDomain, amount, instant, rate, share, size
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.status import query_record
 from midstream.checkpoint.stored import Knowledge
 
 
@@ -15,51 +15,35 @@ def decided(checkpoint: str, name: str) -> dict[str, Any]:
     """A query's plan, adaptivity, statistics and decisions as of the newest batch."""
     job = StoredJob.open(checkpoint)
     query = job.query(name)
-    known = query.adaptivity
-    decisions = [_without(asdict(d), "query", "record") for d in known.decisions]
-    return {
-        "query": name,
-        "cql": query.cql,
-        "batch": job.batch,
-        "time": query.time,
-        "plan": query.plan,
-        "migrating_to": None if query.migration is None else query.migration.new_plan,
-        "adaptivity": known.mode,
-        "why": _why(query.plan, known),
-        "statistics": known.statistics,
-        "decisions": decisions,
-        "costs": dict(job.manifest.settings.costs),
-        "history": [_without(past.values(), "time") for past in query.history],
-    }
-
-
-def _without(record: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name not in names}
+    costs = dict(job.manifest.settings.costs)
+    return {**query_record(job, query), "batch": job.batch, "why": _why(query.plan, query.adaptivity), "costs": costs}
 
 
 def decided_text(record: dict[str, Any]) -> str:
     """All of it, for people."""
+    known = record["adaptivity"]
+    measured = known["statistics"]
     moving = f", migrating to {record['migrating_to']}" if record["migrating_to"] else ""
-    lines = [f"query {record['query']}, batch {record['batch']}, adaptivity {record['adaptivity']}"]
+    lines = [f"query {record['name']}, batch {record['batch']}, adaptivity {known['mode']}"]
     lines += [f"plan {record['plan'] or 'without joins'}{moving}", "", record["why"]]
     domain = TimeDomain.of_word(record["time"])
-    streams = record["statistics"].get("streams", {})
+    streams = measured.get("streams", {})
     if streams:
         lines += ["", "Streams", ""]
         lines += [f"{a}: {rate(s['rate'], domain)}, window holds {amount(s['population'])}" for a, s in streams.items()]
-    selected = record["statistics"].get("selectivities", {})
+    selected = measured.get("selectivities", {})
     lines += [f"{text}: selectivity {share(s['value'])}" for text, s in selected.items()]
-    keys = record["statistics"].get("keys", {})
+    keys = measured.get("keys", {})
     lines += [f"{text}: {k['heavy_hitters']} heavy values have {k['skew']:.0%} of rows" for text, k in keys.items()]
-    if record["statistics"].get("operators"):
+    if measured.get("operators"):
         lines += ["", "Operators", ""]
-        lines += [_operator(operator, domain) for operator in record["statistics"]["operators"]]
+        lines += [_operator(operator, domain) for operator in measured["operators"]]
     if record["costs"]:
         lines += ["", costs_text(record["costs"])]
-    if record["decisions"]:
+    if known["decisions"]:
         lines += ["", "Decisions, newest first", ""]
         lines += [
-            f"at {instant(d['moment'], domain)}, {d['action']}: {d['reason']}" for d in reversed(record["decisions"])
+            f"at {instant(d['moment'], domain)}, {d['action']}: {d['reason']}" for d in reversed(known["decisions"])
         ]
     return "\n".join(lines)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.plan_graphs import join_tree
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.records import QueryAccount, Settings, Streams
 from midstream.checkpoint.retention import RemovedWarning
-from midstream.checkpoint.stops import JobStanding
-from midstream.checkpoint.stored import PlanGraph, StoredMigration, StoredQuery
+from midstream.checkpoint.status import migration_record, status_record
+from midstream.checkpoint.stored import StoredMigration
 from midstream.inputs.json_values import json_value
 from midstream.interface.plain_values import is_number, plain
 
@@ -33,28 +35,17 @@ LONGEST_ROW = 2000
 Record = dict[str, Any]
 
 
-def job_summary(job: StoredJob) -> Record:
-    """A job as of the batch that it was read at."""
-    holder, now = job.holder, job.standing
+def job_summary(job: StoredJob, complete: bool = True) -> Record:
+    """A job as of the batch that it was read at; one that is not `complete` is told by the metrics table alone."""
+    record = status_record(job)
     summary: Record = plain(
         {
-            "name": job.name,
-            "checkpoint": job.checkpoint,
-            "batch": job.batch,
-            "batches": list(job.batches),
-            "complete": True,
-            "running": now.runs,
-            **now.to_json(),
-            "holder": None if holder is None else str(holder),
-            "finished": job.finished,
-            "scheduling": job.scheduling,
-            "queries": [_query(query, now) | _progress(job, query.name) for query in job.queries.values()],
-            "streams": [asdict(stream) for stream in job.streams.values()],
-            "slots": asdict(job.slots),
-            "requests": [{**asdict(request), "status": request.status} for request in job.requests],
+            **record,
+            "complete": complete,
+            "queries": [{**query, "waits": query["waits_for"]} for query in record["queries"].values()],
+            "streams": list(record["streams"].values()),
             "dead_letters": {"rows": job.dead_letter_rows, "samples": _dead(job)},
-            "rates": asdict(job.rates()),
-            "sizes": {**asdict(job.sizes), "checkpoint": job.sizes.checkpoint},
+            "sizes": {**asdict(job.sizes), "checkpoint": job.sizes.checkpoint} if complete else None,
         }
     )
     return summary
@@ -66,73 +57,37 @@ def job_summary_at(job: StoredJob, batch: int) -> Record:
         return job_summary(job.at(batch))
     table = job.metrics()
     rows = table.filter(pc.equal(table.column("batch_id"), batch)).to_pylist()
-    if not rows:
-        return job_summary(job)
-    summary: Record = plain(_from_metrics(job, rows[0]))
-    return summary
+    return _from_metrics(job, rows[0]) if rows else job_summary(job)
 
 
 def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Record:
-    now = job.standing
-    plans, going = dict(row["plans"]), dict(row["migrations"])
-    registers, released = dict(row["registers"]), dict(row["released"])
-    queries = []
-    for name, plan in plans.items():
-        known = job.queries.get(name)
-        queries.append(
-            {
-                "name": name,
-                "cql": "" if known is None else known.cql,
-                "plan": plan,
-                "time": "integer" if known is None else known.time,
-                "status": now.of_query("running"),
-                "results": dict(row["results"]).get(name, 0),
-                "sinks": [],
-                "advanced_to": None,
-                "released": released.get(name),
-                "streams": [] if known is None else known.streams,
-                "graph": asdict(_like(known, plan)),
-                "migration": _migration(_then(job, name, plan, going[name], row["batch_id"]))
-                if name in going
-                else None,
-                "adaptivity": {"mode": "unknown", "decisions": [], "alternatives": [], "statistics": {}},
-                "history": [],
-                "states": [],
-                "quarantine": None,
-                "latency": None,
-                "waits": None,
-            }
+    """What a row of the metrics table tells of a job, as the manifest of that batch would."""
+    going = dict(row["migrations"])
+    entries, accounts = dict[str, QueryEntry](), dict[str, QueryAccount]()
+    for name, plan in dict(row["plans"]).items():
+        known = job.manifest.queries.get(name, QueryEntry("", plan))
+        graph = job.manifest.account(name).graph if known.plan == plan else None
+        entries[name] = replace(known, plan=plan, status="running")
+        accounts[name] = QueryAccount(
+            results=dict(row["results"]).get(name, 0), graph=None if graph is None else {**graph, "figures": {}}
         )
-    latest = dict(row["latest"] or ())
-    streams = [
-        {"name": s.name, "register": registers.get(s.name), "latest": latest.get(s.name), "time": s.time}
-        | {kind: dict(row[kind]).get(s.name, 0) for kind in ("rows", "late", "unusable")}
-        for s in job.streams.values()
-    ]
-    return {
-        **{name: None for name in ("holder", "slots", "rates", "sizes")},
-        "name": job.name,
-        "checkpoint": job.checkpoint,
-        "batch": row["batch_id"],
-        "batches": list(job.batches),
-        "complete": False,
-        "running": now.runs,
-        **now.to_json(),
-        "finished": False,
-        "scheduling": "",
-        "queries": queries,
-        "streams": streams,
-        "requests": [],
-        "dead_letters": {"rows": 0, "samples": []},
-    }
-
-
-def _like(known: StoredQuery | None, plan: str) -> PlanGraph:
-    """The operators of a plan if it still runs, without what they do now; else its join tree."""
-    if known is None or known.plan != plan:
-        return join_tree(plan)
-    nodes = ({**asdict(node), "figures": None} for node in known.graph.nodes)
-    return PlanGraph(plan, tuple(type(known.graph.nodes[0])(**node) for node in nodes))
+    streams: Record = {kind: dict(row[kind] or ()) for kind in ("registers", "latest", "rows", "late", "unusable")}
+    then = Manifest(
+        job.manifest.query_id,
+        row["batch_id"],
+        settings=Settings(job.name),
+        streams=Streams(**streams),
+        queries=entries,
+        accounts=accounts,
+        released=dict(row["released"]),
+    )
+    summary = job_summary(StoredJob(job.store, then), complete=False)
+    for query in summary["queries"]:
+        name, new = query["name"], going.get(query["name"])
+        if new is not None:
+            query["migration"] = plain(migration_record(_then(job, name, query["plan"], new, then.batch_id)))
+        query["adaptivity"]["mode"] = "unknown"
+    return {**summary, "slots": None, "rates": None, "requests": []}
 
 
 def _then(job: StoredJob, name: str, old: str, new: str, batch: int) -> StoredMigration:
@@ -143,40 +98,6 @@ def _then(job: StoredJob, name: str, old: str, new: str, batch: int) -> StoredMi
         if known and (begun or 0) <= batch <= (ended or 0):
             return past
     return StoredMigration(name, old, new, "", "under way", "", None, target=join_tree(new))
-
-
-def _query(query: StoredQuery, now: JobStanding) -> Record:
-    shown = ("name", "cql", "plan", "plans", "time", "results", "advanced_to", "released", "local", "streams", "states")
-    adaptivity = asdict(query.adaptivity)
-    for decision in adaptivity["decisions"]:
-        del decision["record"]
-    return {
-        **{name: getattr(query, name) for name in shown},
-        "status": now.of_query(query.status),
-        "quarantine": query.quarantine,
-        "graph": asdict(query.graph),
-        "adaptivity": adaptivity,
-        "migration": _migration(query.migration),
-        "history": [_migration(past) for past in query.history],
-    }
-
-
-def _progress(job: StoredJob, query: str) -> Record:
-    """How long its results take by the clock, for which stream it waits, and what its sinks are owed."""
-    waits, sinks = job.manifest.streams.waits.get(query), [asdict(sink) for sink in job.sinks.get(query, ())]
-    return {"latency": job.latencies[query], "waits": waits, "sinks": sinks}
-
-
-def _migration(migration: StoredMigration | None) -> Record | None:
-    if migration is None:
-        return None
-    forecast, actual, target = migration.forecast, migration.actual, migration.target
-    return {
-        **migration.values(),
-        "forecast": None if forecast is None else asdict(forecast),
-        "actual": None if actual is None else {**asdict(actual), "duration": actual.duration},
-        "target": None if target is None else asdict(target),
-    }
 
 
 def _dead(job: StoredJob) -> list[Record]:
