@@ -10,7 +10,6 @@ from os import PathLike
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Mode, Policy
@@ -19,10 +18,9 @@ from midstream.algebra.declarations import (
     Catalog,
     ScalarFunction,
     SqlFunction,
-    StreamDeclaration,
     UserFunction,
 )
-from midstream.algebra.plan import Relation, streams_of
+from midstream.algebra.plan import Relation
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import snapshot_equal
 from midstream.algebra.time import ticks
@@ -32,6 +30,7 @@ from midstream.checkpoint.stored_results import read_query_results
 from midstream.cluster.finite_run import FiniteRun
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.cluster.local.observing import observe
+from midstream.cluster.local.whole_tables import Evaluated, WholeTables, answered
 from midstream.errors import (
     DeadLetterWarning,
     InputError,
@@ -48,7 +47,6 @@ from midstream.inputs.frames import polars_of
 from midstream.inputs.timeless import with_times
 from midstream.job.task.ingest import DeadLetters, disorder
 from midstream.language import parse
-from midstream.language.constants import ONE_ROW
 from midstream.language.foreign import to_cql
 from midstream.language.result_order import KEY, result_order
 from midstream.migration.in_part import require_part
@@ -125,35 +123,21 @@ def ask(
     lateness: Duration | Mapping[str, Duration] | None = None,
     functions: Sequence[UserFunction] = (),
     keys: bool = False,
+    evaluated: Evaluated = answered,
 ) -> Question:
     """Binds a query to its inputs: everything a runtime or the oracle needs. Without a lateness, nothing is late.
 
-    With `keys` the plan also gives the columns by which the result is put in order.
+    With `keys` the plan also gives the columns by which the result is put in order. Recursive queries are `evaluated`
+    at once.
     """
     tables, time, timeless = with_times(tables_of(inputs), time)
     schemas = {name: table.schema for name, table in tables.items()}
     catalog = catalog_of(schemas, time, lateness=lateness or 0, functions=functions)
     if lateness is None:
         catalog = _with_measured_lateness(catalog, tables)
-    catalog = replace(catalog, finite=True, timeless=timeless)
-    plan = parse(query, catalog, keys=keys)
-    return Question(plan, *_with_constants(plan, tables, catalog))
-
-
-def _with_constants(
-    plan: Relation, tables: dict[str, pa.Table], catalog: Catalog
-) -> tuple[dict[str, pa.Table], Catalog]:
-    """The row of constants, if the query reads it: it is there from the first row of the streams on."""
-    read = {stream.name: stream for stream in streams_of(plan)}
-    row = read.pop(ONE_ROW, None)
-    if row is None:
-        return tables, catalog
-    starts = [pc.min(tables[name].column(stream.time)) for name, stream in read.items()]
-    known = [start.cast(row.domain.type) for start in starts if start.is_valid]
-    first = min(known, key=lambda start: start.as_py(), default=pa.scalar(0, pa.int64()).cast(row.domain.type))
-    declared = StreamDeclaration(ONE_ROW, row.columns, row.time)
-    table = pa.table([pa.array([first.as_py()], row.domain.type)], schema=row.columns)
-    return {**tables, ONE_ROW: table}, replace(catalog, streams={**catalog.streams, ONE_ROW: declared})
+    whole = WholeTables(tables, replace(catalog, finite=True, timeless=timeless), evaluated)
+    plan = parse(query, replace(whole.catalog, fixpoint=whole.fixpoint), keys=keys)
+    return Question(plan, *whole.with_constants(plan))
 
 
 def _with_measured_lateness(catalog: Catalog, tables: Mapping[str, pa.Table]) -> Catalog:
@@ -174,7 +158,7 @@ def reference(
     functions: Sequence[UserFunction] = (),
 ) -> pa.Table:
     """The oracle's answer: naive, snapshot by snapshot, for small inputs. To the oracle no row is late."""
-    question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
+    question = ask(query, inputs, time=time, lateness=lateness, functions=functions, evaluated=evaluate)
     return evaluate(question.plan, question.tables, question.catalog)
 
 

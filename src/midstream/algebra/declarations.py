@@ -136,6 +136,21 @@ def _require_function(name: str, function: object, returns: pa.DataType) -> None
 UserFunction = ScalarFunction | AggregateFunction | SqlFunction
 
 
+class Fixpoint(Protocol):
+    """Makes a table of all that two queries give, of which the second reads what it gave before."""
+
+    def __call__(
+        self,
+        name: str,
+        first: Any,
+        columns: pa.Schema,
+        step: Callable[[Catalog, StreamDeclaration], Any],
+        time_type: pa.DataType,
+        distinct: bool,
+    ) -> StreamDeclaration:
+        """The table's declaration."""
+
+
 @dataclass(frozen=True)
 class Catalog:
     """The streams and functions a query is bound against, by lower-cased name for functions."""
@@ -146,6 +161,8 @@ class Catalog:
     """Whether the streams are whole tables, so that a query is answered once."""
     timeless: frozenset[str] = frozenset()
     """The tables whose rows have always been there: their time, the last column, is not theirs."""
+    fixpoint: Fixpoint | None = None
+    """Answers queries that read themselves, if the streams are whole tables."""
     queries: Mapping[str, str] = field(default_factory=dict)
     """The texts of other queries, which one may read in FROM."""
 

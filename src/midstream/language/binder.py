@@ -51,6 +51,7 @@ from midstream.language.nodes import Node, flatten
 from midstream.language.outputs import unique_names
 from midstream.language.over import Overs, narrowed
 from midstream.language.over_queries import with_queries
+from midstream.language.recursion import defined
 from midstream.language.result_order import KEY
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
@@ -140,7 +141,8 @@ class QueryBinder:
             names.add(name)
             named = {**environment.renamed, name: cte.args["alias"].args.get("columns") or ()}
             others = {n: q for n, q in environment.ctes.items() if n in names or n.casefold() != name.casefold()}
-            environment = replace(environment, ctes={**others, name: (cte.this, environment)}, renamed=named)
+            ctes = {**others, name: defined(self, cte, environment)}
+            environment = replace(environment, ctes=ctes, renamed=named)
         return environment
 
     def _set_operation(self, node: Node, environment: Environment, reserved: tuple[str, ...] = ()) -> Relation:

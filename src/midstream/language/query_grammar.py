@@ -84,9 +84,11 @@ class QueryGrammar(SourceGrammar):
             self._macros()
             if not self.take(TokenType.WITH):
                 break
-            if self.peek_word("RECURSIVE") and self._next.token_type in NAMES:
-                self.fail("recursive queries are not supported")
-            ctes += self.several(self._cte)
+            recursive = self._next.token_type in NAMES and self.take_word("RECURSIVE")
+            found = self.several(self._cte)
+            for cte in found:
+                cte.set("recursive", bool(recursive))
+            ctes += found
         return ctes
 
     def _macros(self) -> None:

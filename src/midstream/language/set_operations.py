@@ -34,7 +34,8 @@ def combine(binding: Binding, node: Node, left: Relation, right: Relation) -> Re
         if not names or len(names) < len(named):
             raise binding.error("CORRESPONDING takes columns that both sides have", node)
         left, right = _with_columns(left, names), _with_columns(right, names)
-    left, right = _aligned(binding, node, word, left, right)
+    types = common_types(binding, node, word, left, right)
+    left, right = cast(left, types), cast(right, types)
     if distinct or not isinstance(node, exp.Union):
         require_window(binding, word, left, right)
     match node:
@@ -67,8 +68,8 @@ def _distinct(plan: Relation, wanted: bool) -> Relation:
     return Distinct(plan) if wanted and not isinstance(plan, Distinct) else plan
 
 
-def _aligned(binding: Binding, node: Node, word: str, left: Relation, right: Relation) -> tuple[Relation, Relation]:
-    """Both sides in the common types of their columns."""
+def common_types(binding: Binding, node: Node, word: str, left: Relation, right: Relation) -> list[pa.DataType]:
+    """The common types of the columns of both sides."""
     if len(left.schema) != len(right.schema):
         raise binding.error(f"{word} needs equally many columns, not {len(left.schema)} and {len(right.schema)}", node)
     types = []
@@ -81,10 +82,11 @@ def _aligned(binding: Binding, node: Node, word: str, left: Relation, right: Rel
                 hint="cast one of them with CAST(x AS …)",
             )
         types.append(TEXT if kind.is_null(both) else both)
-    return _cast(left, types), _cast(right, types)
+    return types
 
 
-def _cast(plan: Relation, types: list[pa.DataType]) -> Relation:
+def cast(plan: Relation, types: list[pa.DataType]) -> Relation:
+    """A relation with its columns in other types."""
     if plan.schema.types == types:
         return plan
     if isinstance(plan, Project):

@@ -1,0 +1,125 @@
+"""Plain SQL over tables whose rows have always been there: each query is answered as DuckDB answers it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import midstream as ms
+from midstream.cluster.local import whole_tables
+
+TABLES = {
+    "parts": pa.table(
+        {
+            "id": pa.array([1, 2, 3, 4, 5, 6, 7], pa.int64()),
+            "whole": pa.array([None, 1, 1, 2, 2, 4, 3], pa.int64()),
+            "name": ["car", "engine", "body", "piston", "valve", "ring", None],
+        }
+    ),
+    "ways": pa.table({"a": pa.array([1, 2, 3, 1, 5], pa.int64()), "b": pa.array([2, 3, 1, 4, 6], pa.int64())}),
+}
+RECURSIVE = (
+    "WITH RECURSIVE t(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t WHERE n < 20) SELECT sum(n) AS s FROM t",
+    "WITH RECURSIVE t(n) AS (SELECT 1 UNION SELECT 10 - n FROM t) SELECT n FROM t",
+    "WITH RECURSIVE t AS (SELECT 'a' AS s UNION ALL SELECT s || 'b' FROM t WHERE length(s) < 4) SELECT s FROM t",
+    """WITH RECURSIVE below AS (SELECT id, name, 0 AS depth FROM parts WHERE whole IS NULL
+      UNION ALL SELECT p.id, b.name || '/' || p.name, depth + 1 FROM below AS b JOIN parts AS p ON p.whole = b.id)
+      SELECT * FROM below""",
+    "WITH RECURSIVE r(x) AS (SELECT 1 UNION SELECT b FROM ways, r WHERE a = x) SELECT x FROM r",
+    """WITH RECURSIVE r(x, y) AS (SELECT a, b FROM ways UNION SELECT x, b FROM r JOIN ways ON y = a)
+      SELECT x, count(*) AS n FROM r GROUP BY x""",
+    "WITH RECURSIVE r(x) AS (SELECT id FROM parts WHERE id > 99 UNION SELECT x + 1 FROM r) SELECT x FROM r",
+    """WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x WHERE i < 4),
+      y(i) AS (SELECT i FROM x UNION ALL SELECT i * 10 FROM y WHERE i < 50), z AS (SELECT max(i) AS m FROM y)
+      SELECT y.i, m FROM y, z""",
+    "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n IN (SELECT id FROM parts)) SELECT n FROM t",
+    "WITH RECURSIVE t(n, l) AS (SELECT 1, [1] UNION ALL SELECT n + 1, list_append(l, n) FROM t WHERE n < 3) FROM t",
+    "WITH RECURSIVE t(n) AS (SELECT NULL::INT UNION SELECT n FROM t) SELECT n FROM t",
+    """SELECT id, id IN (WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n * 2 FROM t WHERE n < 5) SELECT n FROM t)
+      AS power FROM parts""",
+    """WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 4)
+      SELECT a.n, b.n AS m FROM t AS a LEFT JOIN t AS b ON a.n = b.n + 1""",
+)
+
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for name, table in TABLES.items():
+        connection.register(name, table)
+    return connection
+
+
+@pytest.mark.parametrize("query", RECURSIVE)
+def test_a_query_gives_what_a_database_gives(query: str) -> None:
+    expected = rows(database().sql(query).to_arrow_table())
+    for run in (ms.run, ms.reference):
+        assert rows(run(query, TABLES, time=None)) == expected
+
+
+def test_rows_of_a_recursion_are_there_at_every_instant_of_what_they_are_joined_with() -> None:
+    query = """WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3)
+      SELECT s.k, t.n FROM s [RANGE 5] JOIN t ON t.n = s.k"""
+    streams = {"s": pa.table({"ts": [-7, 2, 3], "k": [1, 3, 4]})}
+    found = ms.run(query, streams)
+    assert [(r["k"], r["n"], r["valid_from"], r["valid_to"]) for r in found.to_pylist()] == [
+        (1, 1, -7, -1),
+        (3, 3, 2, 8),
+    ]
+    assert ms.snapshot_equal(found, ms.reference(query, streams))
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n FROM t) FROM t", "goes on after 50 rounds"),
+        ("WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n / 2 FROM t) FROM t", "begins with int64 and goes on"),
+        ("WITH RECURSIVE t(n) AS (SELECT n FROM t UNION ALL SELECT 1) FROM t", "a UNION whose second query does"),
+        ("WITH RECURSIVE t(n) AS (SELECT 1 INTERSECT SELECT n FROM t) FROM t", "a UNION whose second query does"),
+        ("WITH RECURSIVE t(n) AS (SELECT 1 UNION SELECT n + 1 FROM t LIMIT 5) FROM t", "a UNION whose second query"),
+        ("WITH RECURSIVE t(a, b) AS (SELECT 1 UNION SELECT a FROM t) FROM t", "2 names are given to 1 columns"),
+        ("WITH RECURSIVE t(n) AS (SELECT k FROM s UNION SELECT n FROM t) FROM t", "tables without times"),
+        (
+            """WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL (WITH RECURSIVE u(m) AS (SELECT n FROM t UNION ALL
+              SELECT m + 1 FROM u WHERE m < 3) SELECT m FROM u)) FROM t""",
+            "reads another one that is not answered yet",
+        ),
+        (
+            """SELECT (WITH RECURSIVE t(n) AS (SELECT k UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELECT max(n) FROM t)
+              FROM s [RANGE 5]""",
+            "unknown column k",
+        ),
+    ],
+)
+def test_a_recursion_that_has_no_answer_is_refused(query: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_tables, "MOST_ROUNDS", 50)
+    with pytest.raises(ms.QueryError, match=message) as caught:
+        ms.run(query, {"s": pa.table({"ts": [1], "k": [1]})})
+    assert caught.value.line is not None
+
+
+def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    """The rows of an answer as a multiset, numbers of all types alike."""
+    names = [place for place, name in enumerate(table.column_names) if name not in ("valid_from", "valid_to")]
+    columns = [table.column(place).to_pylist() for place in names]
+    return Counter(tuple(_plain(value) for value in row) for row in zip(*columns, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bool():
+            return str(value)
+        case int() | float() | Decimal():
+            return f"{float(value):.9g}"
+        case list() | tuple():
+            return tuple(_plain(one) for one in value)
+        case dict():
+            return tuple((key, _plain(one)) for key, one in value.items())
+        case _:
+            return value
