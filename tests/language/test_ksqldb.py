@@ -39,6 +39,11 @@ VALUES: list[tuple[str, Any]] = [
     ("STRUCT(f := STRUCT(g := 7))->f->g, MAP('k' := 1)['k'], ARRAY[5, 6][-1]", (7, 1, 6)),
     ("TRANSFORM(ARRAY[1, 2], x => x * 2), REDUCE(ARRAY[1, 2], 10, (s, x) => s + x)", ([2, 4], 13)),
     ("n = 1, n <> 1, n > 1 OR n < 1, NOT (n = 1)", (False, False, False, True)),
+    ("(n = 1) AS a, CAST('foo' AS DATE), CAST(10 AS DECIMAL(2, 1))", (False, None, None)),
+    ("INSTR('corporate floor', 'or', -4), INSTR('corporate floor', 'or', -4, 2), INSTR('ab', 'x', 2)", (5, 2, 0)),
+    ("GEO_DISTANCE(37.4, -122.1, 51.5, -0.1, 'MILES'), GEO_DISTANCE(0, 0, 0, 1)", (5367.896, 111.195)),
+    ("FORMAT_TIMESTAMP(FROM_UNIXTIME(0), 'yyyy-MM-dd HH:mm:ss.SSS')", ("1970-01-01 00:00:00.000",)),
+    ("FILTER(MAP('a' := 1, 'b' := 2), (k, v) => v > 1), AS_MAP(ARRAY['a'], ARRAY[1])", ([("b", 2)], [("a", 1)])),
     ("n = 1 AS a, CASE WHEN n = 1 THEN 2 ELSE 3 END AS b", (False, 3)),
 ]
 

@@ -313,6 +313,9 @@ CASTS = {
     "TRY_CAST('2023-02-29' AS DATE)": None,
     "TRY_CAST('12:00' AS TIMESTAMP)": None,
     "TRY_CAST('maybe' AS BOOLEAN)": None,
+    "TRY_CAST('noon' AS TIME)": None,
+    "TRY_CAST('x' AS UUID)": None,
+    "TRY_CAST('[1' AS INT[])": None,
     "TRY_CAST('12' AS BIGINT)": 12,
 }
 

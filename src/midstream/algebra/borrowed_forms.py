@@ -114,11 +114,15 @@ CONVERTED = (
 """A whole number that is written in one base, in another."""
 
 
-def found(text: str, part: str, start: str) -> str:
-    """The place of a part from a place on, or 0."""
-    place = f"instr({text}[{start}:], {part})"
-    counted = f"CASE WHEN {start} < 1 THEN error('places count from 1') WHEN {place} = 0 THEN 0"
-    return f"{counted} ELSE {place} + {start} - 1 END"
+def found(text: str, part: str, start: str, nth: str = "1") -> str:
+    """The place where a part occurs for the nth time from a place on, or 0; backwards from one counted from the end."""
+    places = f"generate_series({start}::BIGINT, len({text}))"
+    back = f"generate_series(len({text}) + {start}::BIGINT + 1, 1, -1)"
+    return (
+        f"CASE WHEN {start} = 0 OR {nth} < 1 THEN error('places and occurrences count from 1') ELSE coalesce("
+        f"(list_filter(CASE WHEN {start} > 0 THEN {places} ELSE {back} END,"
+        f" lambda i: {text}[i:i + len({part}) - 1] = {part}))[{nth}], len({text} || {part}) * 0) END"
+    )
 
 
 def months_between(a: str, b: str) -> str:

@@ -128,9 +128,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "strpos": (
         "instr({0}::VARCHAR, {1}::VARCHAR)",
         found("{0}", "{1}", "{2}"),
-        "CASE WHEN {2} < 1 OR {3} < 1 THEN error('places and occurrences count from 1') ELSE coalesce((list_filter("
-        "generate_series({2}::BIGINT, len({0})), lambda i: {0}[i:i + len({1}) - 1] = {1}))[{3}],"
-        " len({0} || {1}) * 0) END",
+        found("{0}", "{1}", "{2}", "{3}"),
     ),
     "split_part": ("split_part({0}::VARCHAR, {1}::VARCHAR, {2}::BIGINT)",),
     "lpad": ("lpad({0}::VARCHAR, {1}::INTEGER, ' ')", "lpad({0}::VARCHAR, {1}::INTEGER, {2}::VARCHAR)"),
@@ -228,9 +226,10 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "CASE WHEN sign({2} - {1}) * ({0} - {1}) < 0 THEN 0 WHEN sign({2} - {1}) * ({0} - {2}) >= 0 THEN {3} + 1"
         " ELSE floor(({0} - {1}) * {3} / ({2} - {1}))::BIGINT + 1 END",
     ),
-    "geo_distance": (
-        "6371 * 2 * asin(sqrt(pow(sin(radians({2} - {0}) / 2), 2)"
-        " + cos(radians({0})) * cos(radians({2})) * pow(sin(radians({3} - {1}) / 2), 2)))",
+    "geo_distance": tuple(
+        f"{radius} * 2 * asin(sqrt(pow(sin(radians({{2}} - {{0}}) / 2), 2)"
+        " + cos(radians({0})) * cos(radians({2})) * pow(sin(radians({3} - {1}) / 2), 2)))"
+        for radius in ("6371", "CASE upper({4}[1:2]) WHEN 'KM' THEN 6371 WHEN 'MI' THEN 3959 END")
     ),
     "from_days": ("(DATE '1970-01-01' + {0}::INTEGER)",),
     "unix_date": ("date_diff('day', DATE '1970-01-01', {0})",),

@@ -34,6 +34,7 @@ _RISINGWAVE = {
 }
 
 _KSQLDB = {
+    "CAST": "TRY_CAST(…)",
     "ROUND": "round_up(…)",
     "TRUNC/1": "CAST(trunc(…) AS BIGINT)",
     **{name: "log_or_nan(…)" for name in ("LN", "LOG")},

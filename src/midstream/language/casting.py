@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.types as kind
 from sqlglot import exp
 
+from midstream.algebra.borrowed import BORROWED, WRITTEN
 from midstream.algebra.expressions import Cast, Expression, Literal
 from midstream.algebra.types import castable, show_type
 from midstream.language import literals
@@ -28,8 +29,10 @@ def bind_cast(binder: ValueBinder, node: exp.Cast) -> Expression:
         bound: Expression = literals.exact(f"{'-' * (number is not inner)}{number.this}")
     else:
         bound = binder.bind(inner)
-    if (function := _borrowed(bound.type, type_, name.this)) is not None and not attempt:
+    function = _borrowed(bound.type, type_, name.this)
+    if function is not None and not (attempt and function == "as_interval"):
         arguments = [bound, Literal(None, type_)] if function in ("as_type", "as_list") else [bound]
+        function = f"{WRITTEN}TRY({BORROWED[function][0]})" if attempt else function
         return binder.call(function, arguments, [inner] * len(arguments), node)
     if kind.is_null(bound.type):
         return Literal(None, type_)

@@ -140,18 +140,15 @@ def _window(
 def _false_of_nulls(tokens: Sequence[Token], level: Sequence[Token]) -> Iterator[Edit]:
     """Selected comparisons, and what NOT denies, as false where they are null."""
     end = next((i for i, token in enumerate(level) if token.token_type == TokenType.FROM), len(level))
-    item, cases = list[Token](), 0
-    compared = False
+    item = list[Token]()
     for token in [*level[1:end], NOTHING]:
-        cases += (token.token_type == TokenType.CASE) - (token.token_type == TokenType.END)
-        compared |= not cases and token.token_type in COMPARED
         if token.token_type not in (TokenType.COMMA, TokenType.ALIAS, TokenType.SENTINEL):
             item.append(token)
             continue
-        if compared and item:
+        if _compares(tokens, item):
             yield Edit(item[0].start, item[0].start, "coalesce(")
             yield Edit(item[-1].end + 1, item[-1].end + 1, ", FALSE)")
-        item, compared = [], False
+        item = []
     for i, token in enumerate(tokens[:-2]):
         if token.token_type == TokenType.NOT and tokens[i - 1].token_type != TokenType.IS:
             if tokens[i + 1].token_type == TokenType.L_PAREN:
@@ -161,3 +158,14 @@ def _false_of_nulls(tokens: Sequence[Token], level: Sequence[Token]) -> Iterator
             elif tokens[i + 1].token_type not in COMPARED and tokens[i + 2].token_type in COMPARED:
                 hint = f"write NOT ({tokens[i + 1].text} {tokens[i + 2].text} …)"
                 raise QueryError("it is not clear what NOT denies here", hint=hint)
+
+
+def _compares(tokens: Sequence[Token], item: Sequence[Token]) -> bool:
+    """Whether a value is a comparison, or several: one in a CASE is none."""
+    if len(item) == 2 and item[0].token_type == TokenType.L_PAREN:
+        return _compares(tokens, beside(tokens, tokens[tokens.index(item[0]) + 1].start))
+    cases, compares = 0, False
+    for token in item:
+        cases += (token.token_type == TokenType.CASE) - (token.token_type == TokenType.END)
+        compares |= not cases and token.token_type in COMPARED
+    return compares
