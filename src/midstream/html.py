@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from html import escape
 from typing import Any, Literal, TypeVar
 
@@ -56,12 +55,6 @@ def rows_html(rows: Any, most: int = 20) -> str:
     hidden = rows.num_rows - len(shown)
     caption = f"{rows.num_rows:,} rows" + (f", {hidden:,} not shown" if hidden > 0 else "")
     return table(rows.column_names, [list(row.values()) for row in shown], caption)
-
-
-@singledispatch
-def drawn(value: object) -> str:
-    """A value of a kind for which drawing is registered; of any other, its text."""
-    return preformatted(repr(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.api import ask
-from midstream.checkpoint.plan_graphs import join_tree
 from midstream.checkpoint.subscriptions import Subscription
 from midstream.inputs import table_of
 from midstream.interface.cli import app
+from midstream.optimizer.plan_graph import join_tree
 
 JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
 

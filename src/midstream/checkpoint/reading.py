@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.algebra.time import plural
 from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.files import Files

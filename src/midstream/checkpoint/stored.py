@@ -6,70 +6,22 @@ manifest says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from midstream.algebra.time import TimeDomain, instant
+from midstream.algebra.time import TimeDomain, amount, instant, length, size
 from midstream.checkpoint.inspect import StoredState
 from midstream.checkpoint.manifest import QueryEntry
 from midstream.checkpoint.records import Fault, QueryAccount
 from midstream.distribution.plan_texts import plan_text_beside
-from midstream.html import Records, drawn, escaped, section
+from midstream.html import Records, escaped, preformatted, section, table
 from midstream.migration.corrections import Prediction
 from midstream.migration.history import MeasuredCosts
-from midstream.optimizer.plan_html import shapes_html
+from midstream.optimizer.plan_graph import PlanGraph, change_html, shapes_html
 
 VERIFYING = "verifying"
 """The status of a migration that a copy of its query goes through."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorFigures:
-    """What an operator did in one batch over all slots, and what it keeps."""
-
-    rows_in: int
-    rows_out: int
-    seconds: float
-    state_rows: int
-    state_bytes: int
-
-    @property
-    def selectivity(self) -> float | None:
-        """Rows out for each row in; None if nothing came."""
-        return self.rows_out / self.rows_in if self.rows_in else None
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorNode:
-    """An operator of a plan; `inputs` are the operators that feed it. Equal `content`: plans compute the same there."""
-
-    id: str
-    kind: str
-    label: str
-    stage: int = 0
-    content: str = ""
-    inputs: tuple[str, ...] = ()
-    stream: str | None = None
-    figures: OperatorFigures | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlanGraph:
-    """A plan's operators, root first. `complete` is false where only the join tree is known."""
-
-    plan: str
-    nodes: tuple[OperatorNode, ...] = ()
-    complete: bool = True
-
-    @property
-    def top(self) -> tuple[OperatorNode, ...]:
-        """The operators by the seconds they took, the longest first."""
-        known = [node for node in self.nodes if node.figures is not None]
-        return tuple(sorted(known, key=lambda node: -node.figures.seconds if node.figures else 0.0))
-
-    def _repr_html_(self) -> str:
-        return drawn(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +95,32 @@ class StoredMigration:
         return next((record for record in self.forecasts if record.strategy == self.strategy), None)
 
     def _repr_html_(self) -> str:
-        return drawn(self)
+        return self.html()
+
+    def html(self, running: PlanGraph | None = None) -> str:
+        """Both plans, what was predicted and what was measured; `running` is the old plan, if it is known."""
+        title = f"{self.query}: {self.strategy or self.status}, {self.status}, {self.trigger}"
+        if not self.strategy:
+            return section(title, f"<p>{escaped(self.note)}</p>")
+        target = self.target
+        if running is not None and target is not None and running.complete and target.complete:
+            plans = change_html((running.plan, running.trees(True)), (target.plan, target.trees(True)))
+        else:
+            plans = shapes_html(self.old_plan, self.new_plan)
+        headings = ("", "took", "rows of work", "rows held", "longest silence")
+        return section(title, plans, table(headings, self._figures()))
+
+    def _figures(self) -> Iterator[list[str]]:
+        predicted, actual, domain = self.forecast, self.actual, TimeDomain.of_word(self.time)
+
+        def row(name: str, took: float | None, work: float, held: float, silence: float) -> list[str]:
+            return [name, length(took or 0, domain), amount(work), amount(held), length(silence, domain)]
+
+        if predicted is not None:
+            yield row("predicted", predicted.duration, predicted.work, predicted.rows, predicted.silence)
+        if actual is not None:
+            twice, held = actual.processed_twice, actual.peak_extra_rows
+            yield row("measured", actual.duration, twice, held, actual.longest_silence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,4 +300,12 @@ class StoredQuery:
         return sum(state.bytes for state in self.states)
 
     def _repr_html_(self) -> str:
-        return drawn(self)
+        held = f"{self.state_rows:,} rows, {size(self.state_bytes)}"
+        facts = [self.status, self.results, self.adaptivity.mode, held]
+        return section(
+            f"query {self.name}",
+            preformatted(self.cql),
+            table(["status", "results", "adaptivity", "state"], [facts]),
+            self.graph._repr_html_() if self.migration is None else self.migration.html(self.graph),
+            self.history._repr_html_() if self.history else "",
+        )

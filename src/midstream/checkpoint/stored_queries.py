@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.adaptation.plan_changes import PlanMemory
 from midstream.checkpoint.inspect import stored_states, tick
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import REHEARSED, query_of
-from midstream.checkpoint.plan_graphs import graph_of_record, join_tree
 from midstream.checkpoint.stored import (
     VERIFYING,
     Knowledge,
@@ -26,6 +24,7 @@ from midstream.codec import read
 from midstream.html import Records
 from midstream.migration.corrections import Prediction
 from midstream.migration.history import MeasuredCosts
+from midstream.optimizer.plan_graph import graph_of_record, join_tree
 
 
 def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:

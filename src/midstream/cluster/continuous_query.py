@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.physical import render_physical
 from midstream.algebra.statistics import Statistics

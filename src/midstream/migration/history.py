@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.html import escaped, section
 from midstream.migration.verified import Verified
-from midstream.optimizer.plan_html import shapes_html
+from midstream.optimizer.plan_graph import shapes_html
 
 if TYPE_CHECKING:
     from midstream.migration.protocol import Figures

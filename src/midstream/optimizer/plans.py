@@ -19,7 +19,7 @@ from midstream.optimizer.graph_estimates import GraphEstimator
 from midstream.optimizer.join_graph import JoinGraph, Shape, leaf_name
 from midstream.optimizer.lower import lower
 from midstream.optimizer.ordering import all_trees, best_shape, exhaustive_trees, mixture, multiway, routed, shape_cost
-from midstream.optimizer.plan_html import change_html, tree_html
+from midstream.optimizer.plan_graph import change_html, plan_html
 from midstream.optimizer.prepare import as_written, normalize, prepare
 from midstream.optimizer.routed.shapes import routed_shape
 from midstream.optimizer.routed.text import WaysText
@@ -63,7 +63,7 @@ class Plan:
         return PlanChange(self, other)
 
     def _repr_html_(self) -> str:
-        return section(f"plan {self.text or 'without joins'}", tree_html(self.physical))
+        return section(f"plan {self.text or 'without joins'}", plan_html(self.text, [self.physical]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class PlanChange:
     new: Plan
 
     def _repr_html_(self) -> str:
-        return change_html((self.old.text, self.old.physical), (self.new.text, self.new.physical))
+        return change_html((self.old.text, [self.old.physical]), (self.new.text, [self.new.physical]))
 
 
 def plan_query(

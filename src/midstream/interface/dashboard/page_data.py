@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.checkpoint.plan_graphs import join_tree
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import QueryAccount, Settings, Streams
 from midstream.checkpoint.retention import RemovedWarning
@@ -19,6 +18,7 @@ from midstream.checkpoint.status import migration_record, status_record
 from midstream.checkpoint.stored import StoredMigration
 from midstream.inputs.json_values import json_value
 from midstream.interface.plain_values import is_number, plain
+from midstream.optimizer.plan_graph import join_tree
 
 SAMPLES = 40
 """How many dead letters the page shows."""
