@@ -167,10 +167,7 @@ def _functions(top: Section, folder: Path) -> Iterator[UserFunction]:
 
 
 def _options(job: Section, top: Section, name: str | None, sites: Sites) -> SessionOptions:
-    said = {
-        key: job.optional(key) for key in (f.name for f in fields(SessionOptions)) if key in JOB_KEYS and key != "sites"
-    }
-    known = {key: value for key, value in said.items() if value is not None}
+    known = job.given(*(f.name for f in fields(SessionOptions) if f.name in JOB_KEYS and f.name != "sites"))
     return SessionOptions(**{**known, "name": known.get("name") or name, "sites": sites, "links": _links(top, sites)})
 
 
@@ -216,24 +213,17 @@ def _read(name: str, entry: Section, folder: Path, sites: Sites) -> StreamSectio
         if not isinstance(column, str):
             wrong = JobError(f"{entry.at('columns')} must be a list of expressions, not {column!r}")
             entry.refuse("columns", wrong)
-    ahead, site = entry.optional("max_ahead"), entry.optional("site")
     with entry.noting("site"):
-        home_of(name, site, sites)
+        home_of(name, entry.optional("site"), sites)
     return StreamSection(
         name,
         MISSING if "source" in entry.content else entry.text("format"),
         None if path is None else _located(path, folder),
-        entry.optional("schema"),
-        entry.optional("time") or "ts",
-        entry.optional("lateness") or 0,
-        tuple(column for column in columns if isinstance(column, str)),
-        {key: str(value) for key, value in (entry.optional("options") or {}).items()},
-        entry.optional("timestamps") or "external",
-        entry.optional("skew"),
-        "clock" if ahead is None else ahead,
-        site,
-        _retained(name, entry),
-        _source(entry, folder),
+        columns=tuple(column for column in columns if isinstance(column, str)),
+        options={key: str(value) for key, value in (entry.optional("options") or {}).items()},
+        retained=_retained(name, entry),
+        source=_source(entry, folder),
+        **entry.given("schema", "time", "lateness", "timestamps", "skew", "max_ahead", "site"),
     )
 
 
@@ -261,18 +251,8 @@ def _query(name: str, top: Section, folder: Path, usual: Policy, times: Mapping[
     if dialect:
         with entry.noting("cql"):
             cql = to_cql(cql, dialect, times)
-    return QuerySection(
-        name,
-        cql,
-        entry.optional("plan"),
-        entry.optional("emit_every"),
-        _sink(entry, folder),
-        _policy(entry, usual),
-        entry.optional("on_error"),
-        entry.optional("incomplete") or "emit",
-        since="now" if (since := entry.optional("since")) is None else since,
-        backfill_rate=entry.optional("backfill_rate"),
-    )
+    said = entry.given("plan", "emit_every", "on_error", "incomplete", "since", "backfill_rate")
+    return QuerySection(name, cql, sink=_sink(entry, folder), adaptive=_policy(entry, usual), **said)
 
 
 def _sink(entry: Section, folder: Path) -> ConnectorSection | None:

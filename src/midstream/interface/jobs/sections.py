@@ -93,6 +93,10 @@ class Section:
             self.refuse(key, JobError(f"{self.at(key)} is empty"))
         return str(value or MISSING)
 
+    def given(self, *keys: str) -> dict[str, Any]:
+        """The values that some keys have; those that are not there are left out."""
+        return {key: value for key in keys if (value := self.optional(key)) is not None}
+
     def optional(self, key: str) -> Any:
         """A value that the key can have, or None."""
         value = self.content.get(key)
