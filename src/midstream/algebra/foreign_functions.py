@@ -92,3 +92,9 @@ BOUNDS = {
 
 AS_STRUCT = "{'start': window_start, 'end': window_end}"
 """The bounds of a window as Spark has them."""
+
+BEHIND = {"TUMBLING": "TUMBLE({time}, {0})", "HOPPING": "HOP({time}, {1}, {0})", "SESSION": "SESSION({time}, {0})"}
+"""Windows behind a stream of ksqlDB as keys of GROUP BY, of the amounts of time that they say."""
+
+CLAUSES = ("WINDOW", "WHERE", "GROUP", "PARTITION", "HAVING", "EMIT", "LIMIT")
+"""What stands behind FROM in ksqlDB."""

@@ -21,7 +21,7 @@ from midstream.algebra.foreign_functions import AS_STRUCT, BOUNDS, WINDOWS
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
 from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
-from midstream.language.foreign_ksqldb import one_query
+from midstream.language.foreign_statements import one_query
 from midstream.language.foreign_tokens import Called, Edit, beside, calls, edited, keys_of, selects_of, text_of
 from midstream.language.foreign_values import READ_FIRST, functions, nulls_placed
 from midstream.language.nodes import Node, flatten
@@ -47,9 +47,8 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in tokens_of(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
-    if dialect == "ksqldb":
-        query = one_query(query, known)
-    for step in (_statement, _arrival, _grouped_windows, _newest_rows):
+    query = one_query(query, dialect, known)
+    for step in (_arrival, _grouped_windows, _newest_rows):
         query = edited(query, list(step(query, known)))
     query = edited(query, list(functions(query, dialect)))
     query = outer_joins_apart(query, known)
@@ -69,15 +68,6 @@ def _require_no_watermark(text: str) -> None:
                 detail="how late rows may come is known before any query reads them",
                 hint=f'declare the stream with time = "{rest[0] if rest else ""}" and lateness = "{late}"',
             ).at(text, token.start)
-
-
-def _statement(text: str, _: Mapping[str, str]) -> Iterator[Edit]:
-    """Drops what stands before a query: into what its results go."""
-    tokens = tokens_of(text)
-    words = [token.text.upper() for token in tokens]
-    if words[:1] in (["INSERT"], ["CREATE"]) and not {"MACRO", "FUNCTION"} & set(words[1:5]):
-        query = next((t for t, word in zip(tokens, words, strict=True) if word in ("SELECT", "WITH")), tokens[0])
-        yield Edit(0, query.start, "")
 
 
 def _arrival(text: str, times: Mapping[str, str]) -> Iterator[Edit]:

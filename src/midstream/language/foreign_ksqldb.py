@@ -1,30 +1,22 @@
-"""Statements of ksqlDB as one query, in words that other systems have too.
+"""Statements of ksqlDB, each of which is one SELECT, in words that other systems have too.
 
-Each of its statements is one SELECT. What a statement creates is a part of WITH for those behind it, and a table that
-it declares with a primary key has the newest row of each. Windows, which stand behind a stream there, become keys of
-GROUP BY, a distance behind WITHIN a condition on times, and comparisons with null are false.
+A table that is declared with a primary key has the newest row of each. Windows, which stand behind a stream there,
+become keys of GROUP BY, a distance behind WITHIN a condition on times, and comparisons with null are false.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from midstream.algebra.foreign_functions import BEHIND, CLAUSES
 from midstream.errors import QueryError
-from midstream.language.foreign_tokens import Edit, beside, edited, text_of
+from midstream.language.foreign_tokens import Edit, beside
 from midstream.language.grammar import NAMES, NOTHING
 from midstream.language.source_grammar import NOT_AN_ALIAS
 from midstream.language.text import tokens_of
-
-WINDOWS = {"TUMBLING": "TUMBLE({time}, {0})", "HOPPING": "HOP({time}, {1}, {0})", "SESSION": "SESSION({time}, {0})"}
-"""Windows as keys of GROUP BY, of the amounts of time that they say."""
-
-CLAUSES = ("WINDOW", "WHERE", "GROUP", "PARTITION", "HAVING", "EMIT", "LIMIT")
-"""What stands behind FROM."""
 
 COMPARED = {TokenType[name] for name in ("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "LIKE", "IN", "BETWEEN")}
 
@@ -40,28 +32,8 @@ class Read:
     windowed: bool
 
 
-def one_query(text: str, times: Mapping[str, str]) -> str:
-    """The last query of some statements, behind those that it may read."""
-    queries, keys = defaultdict[str, list[str]](list), dict[str, str]()
-    for between, group in groupby(tokens_of(text), lambda token: token.token_type == TokenType.SEMICOLON):
-        tokens = [] if between else list(group)
-        words = [token.text.upper() for token in tokens]
-        named = [i for i in range(1, len(words)) if words[i - 1] in ("STREAM", "TABLE", "INTO", "EXISTS")]
-        name = text_of(text, tokens[named[-1] : named[-1] + 1]) if named else ""
-        if "SELECT" in words:
-            select = text_of(text, tokens[0 if words[0] == "WITH" else words.index("SELECT") :])
-            queries[name].append(edited(select, list(_changed(select, times, keys))))
-        elif "PRIMARY" in words:
-            declared = tokens[: words.index("PRIMARY")]
-            comma = max(i for i, token in enumerate(declared) if token.text in "(,")
-            keys[name.casefold()] = declared[comma + 1].text
-    united = [(name, " UNION ALL ".join(parts)) for name, parts in queries.items()]
-    before = ", ".join(f"{name} AS ({query})" for name, query in united[:-1])
-    return f"WITH {before} {united[-1][1]}" if before else united[-1][1] if united else text
-
-
-def _changed(text: str, times: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Edit]:
-    """A SELECT in words that other systems have too."""
+def of_ksqldb(text: str, times: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Edit]:
+    """A SELECT in words that other systems have too; `keys` are those of tables that are declared."""
     tokens = tokens_of(text)
     level = beside(tokens, tokens[0].start)
     words, reads = [token.text.upper() for token in level], list(_reads(level, times))
@@ -121,7 +93,7 @@ def _window(
     """The window behind a stream as a key of GROUP BY; what times are called there, and here."""
     instants = {"ROWTIME": reads[0].time if reads else "ts"}
     place = next((i for i, token in enumerate(tokens) if token.text.upper() == "WINDOW"), None)
-    if place is None or tokens[place + 1].text.upper() not in WINDOWS:
+    if place is None or tokens[place + 1].text.upper() not in BEHIND:
         return instants
     start, kind = tokens[place].start, tokens[place + 1].text.upper()
     end = next(token.end for token in level if token.start > tokens[place + 2].start)
@@ -132,7 +104,7 @@ def _window(
         raise QueryError("a window without GROUP BY has no meaning", hint="group by what each window is to tell apart")
     yield Edit(start, end + 1, "")
     behind = len(text[: next(begin for begin, _ in clauses if begin > group)].rstrip())
-    yield Edit(behind, behind, f", {WINDOWS[kind].format(*spans, time=reads[0].time)}")
+    yield Edit(behind, behind, f", {BEHIND[kind].format(*spans, time=reads[0].time)}")
     last = f"window_end - INTERVAL '{spans[0]}'" if kind == "SESSION" else "window_end"
     return {**instants, "WINDOWSTART": "window_start", "WINDOWEND": last}
 
