@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from numbers import Integral, Real
 from typing import Any
 
@@ -128,6 +129,8 @@ def _json(value: Any) -> bytes:
 
 
 def _text(value: Any) -> str:
+    if type(value) is str:
+        return encode_basestring(value)
     try:
         return _ENCODER.encode(value)
     except (ValueError, TypeError) as error:

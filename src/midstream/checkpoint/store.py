@@ -153,7 +153,8 @@ class CheckpointStore:
         self._refuse_what_is_behind(manifest)
         reach("commit.before_sync")
         named = _named(manifest)
-        folders = {f.rpartition("/")[0] for f in named.files if batch_of(f) == manifest.batch_id}
+        made = f"/{manifest.batch_id:012d}-"
+        folders = {f.rpartition("/")[0] for f in named.files if made in f and batch_of(f) == manifest.batch_id}
         syncs = [begin(self._make_names_safe, folder, written) for folder in sorted(folders)]
 
         def once() -> None:
