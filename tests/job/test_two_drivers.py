@@ -115,26 +115,34 @@ def test_a_driver_that_wakes_after_its_commit_removes_nothing_of_its_successor(w
     zombie = chain_on(tmp_path)
     zombie.driver.commits.retained = 1 if wakes == "collect" else 3
     zombie.driver.commits.lease = Heartbeat(zombie.driver.files)
-    zombie.batch({"A": rows(0)})
+    for i in range(4):
+        zombie.batch({"A": rows(i)})
     others: list[Chain] = []
-    real = zombie.driver.store.batch_ids
-    asked = 0
+    store, asked = zombie.driver.store, 0
+    look, retain = store.batch_ids, store.retain
 
-    def paused() -> list[int]:
+    def looking() -> list[int]:
         nonlocal asked
         asked += 1
-        if asked == (2 if wakes == "retain" else 3):  # the first look is the commit's own
+        if asked == 2:  # the first look is the commit's own
             others.append(_successor(tmp_path, zombie))
-        return real()
+        return look()
 
-    monkeypatch.setattr(zombie.driver.store, "batch_ids", paused)
+    def retaining(*arguments: Any) -> list[int]:
+        others.append(_successor(tmp_path, zombie))
+        return retain(*arguments)
+
+    if wakes == "collect":
+        monkeypatch.setattr(store, "batch_ids", looking)
+    else:
+        monkeypatch.setattr(store, "retain", retaining)
     with pytest.raises(JobError, match="is lost"):
-        zombie.batch({"A": rows(1)})
+        zombie.batch({"A": rows(4)})
     monkeypatch.undo()
     (other,) = others
-    other.batch({"A": rows(12)})  # adopts what was merged
+    other.batch({"A": rows(15)})  # adopts what was merged
     assert check(other.driver.files, other.manifest) == []
-    assert other.results().num_rows == 12
+    assert other.results().num_rows == 15
 
 
 def _successor(folder: Path, zombie: Chain) -> Chain:
@@ -143,7 +151,7 @@ def _successor(folder: Path, zombie: Chain) -> Chain:
     other.driver.commits.retained = 100
     take = other.driver.commits.compactor.take
     other.driver.commits.compactor.take = lambda wait=False: []  # type: ignore[method-assign]
-    for i in range(2, 12):
+    for i in range(5, 15):
         other.batch({"A": rows(i)})
     assert other.driver.commits.compactor.round is not None
     other.driver.commits.compactor.round.result()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import listed_in
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import DATA_FOLDERS, issued
 from midstream.checkpoint.retention import refused_long_ago
 from midstream.checkpoint.store import MANIFESTS, SUFFIX, CheckpointStore
@@ -23,26 +24,32 @@ _UNFINISHED = re.compile(
 """An unfinished manifest, also within an attempt at its name where a file system cannot refuse to overwrite."""
 
 
-def garbage(store: CheckpointStore, files: Files) -> list[str]:
-    """The files that can go, in order."""
+def garbage(store: CheckpointStore, files: Files, newest: Manifest | None = None) -> list[str]:
+    """The files that can go, in order; `newest` is the newest manifest, if the caller has it."""
     ids = store.batch_ids()
     if not ids:
         return []
+    newest = newest if newest is not None and newest.batch_id == ids[-1] else store.read(ids[-1])
     own, lists = _named(store, ids)
     named = own | listed_in(files, lists)
     found = [path for folder in DATA_FOLDERS for path in files.list(folder) if path not in named]
     batches = {path: issued(path) for path in found} | _unfinished(files)
     left = [path for path, batch_id in batches.items() if batch_id is not None and batch_id <= ids[-1]]
-    return sorted([*left, *refused_long_ago(files, store.read(ids[-1]))])
+    return sorted([*left, *refused_long_ago(files, newest)])
 
 
-def collect(store: CheckpointStore, files: Files, still_held: Callable[[], None] = lambda: None) -> list[str]:
+def collect(
+    store: CheckpointStore,
+    files: Files,
+    still_held: Callable[[], None] = lambda: None,
+    newest: Manifest | None = None,
+) -> list[str]:
     """Removes what can go; gives what it removed. It lists all folders: something for the start and now and then.
 
     `still_held` fails if the lease is lost. It is asked once it is known what goes: what nobody named while the lease
     was held is never named again, however long this process is paused before it removes it.
     """
-    found = garbage(store, files)
+    found = garbage(store, files, newest)
     if found:
         still_held()
     return _remove(files, found)

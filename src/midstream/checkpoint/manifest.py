@@ -231,14 +231,12 @@ def _marked(files: Files) -> str | None:
     return files.fingerprint(MARK)
 
 
-def identified(manifest: Manifest, before: Manifest | None) -> Manifest:
-    """A batch's manifest in which each query is who it was, or somebody new, and knows what has gone of its results."""
-    accounts = dict(manifest.accounts)
+def identified(manifest: Manifest) -> Manifest:
+    """A batch's manifest in which each query that is new is told from all others."""
     for name, entry in manifest.queries.items():
-        past = QueryAccount() if before is None else before.account(name)
-        known = past.identity or _new(entry, manifest.batch_id)
-        accounts[name] = replace(manifest.account(name), identity=known, removed=past.removed)
-    return replace(manifest, accounts=accounts)
+        if manifest.account(name).identity is None:
+            manifest = manifest.with_account(name, identity=_new(entry, manifest.batch_id))
+    return manifest
 
 
 def name_of_identity(manifest: Manifest, identity: str) -> str | None:

@@ -180,6 +180,9 @@ def _alike(files: Sequence[AnyFile]) -> Iterator[tuple[AnyFile, ...]]:
 
 def adopt(manifest: Manifest, merges: Iterable[tuple[AnyMerge, Made]], now: float) -> Manifest:
     """The manifest with merged files in the places of the old ones, where it still names all of those."""
+    merges = list(merges)
+    if not merges and not manifest.outputs.superseded:
+        return manifest
     results: dict[str, Sequence[ResultFile]] = dict(manifest.outputs.results)
     dead: Sequence[DeadLetterFile] = manifest.outputs.dead_letters
     gone: dict[str, None] = {}

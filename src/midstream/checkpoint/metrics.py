@@ -73,12 +73,16 @@ def done_at(manifest: Manifest) -> float | None:
     return float(manifest.outputs.recent[-1]["at"]) if manifest.outputs.recent else None
 
 
-def remember(files: Files, manifest: Manifest, row: Row, retained: int) -> Manifest:
+def remember(files: Files, manifest: Manifest, row: Row, seconds: Mapping[str, float], retained: int) -> Manifest:
     """The manifest with one more row; older rows become files, and the oldest files go.
 
-    Files that it no longer names are kept for a while for those that began to read before.
+    The row before is completed by `seconds` of its batch that were known only after its commit. Files that the manifest
+    no longer names are kept for a while for those that began to read before.
     """
-    recent = [*manifest.outputs.recent, row]
+    *older, last = manifest.outputs.recent or [None]
+    if last is not None:
+        older.append(Fixed({**last, "seconds": {**last["seconds"], **seconds}}) if seconds else last)
+    recent = [*older, row]
     if len(recent) <= RECENT:
         return manifest.with_outputs(recent=recent)
     # The newest rows stay: that of the last batch is not yet complete.
@@ -89,15 +93,6 @@ def remember(files: Files, manifest: Manifest, row: Row, retained: int) -> Manif
     kept = {file.path for file in named}
     gone = [Superseded(file.path, row["at"]) for file in manifest.outputs.metrics if file.path not in kept]
     return manifest.with_outputs(recent=recent[-2:], metrics=named, superseded=[*manifest.outputs.superseded, *gone])
-
-
-def completed(manifest: Manifest, seconds: Mapping[str, float]) -> Manifest:
-    """The manifest with what is known only after its batch's commit, in the row of that batch."""
-    if not manifest.outputs.recent or not seconds:
-        return manifest
-    last = manifest.outputs.recent[-1]
-    whole = Fixed({**last, "seconds": {**last["seconds"], **seconds}})
-    return manifest.with_outputs(recent=[*manifest.outputs.recent[:-1], whole])
 
 
 def metrics_of(files: Files, manifest: Manifest | None, batches: int | None = None) -> pa.Table:

@@ -87,7 +87,7 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 
 
 class _RandomBytes:
-    """Random bytes of the system, asked for many at a time; a forked process does not go on with those of its parent."""
+    """Random bytes of the system, asked for many at a time; a forked process begins with others than its parent."""
 
     AT_ONCE = 1_024
 

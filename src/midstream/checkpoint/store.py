@@ -44,6 +44,8 @@ class CheckpointStore:
         self._named: dict[int, NamedFiles] = {}
         self._removing: Future[None] | None = None
         """The removal of old manifests that was begun last."""
+        self._listed: list[int] | None = None
+        """The manifests as they were seen just before a commit, and that of the commit."""
 
     @property
     def uri(self) -> str:
@@ -150,7 +152,7 @@ class CheckpointStore:
         `written` waits for files of the batch that are still being written, and may be called by several threads.
         """
         path, content = manifest_path(manifest.batch_id), manifest.to_bytes()
-        self._refuse_what_is_behind(manifest)
+        ids = self._refuse_what_is_behind(manifest)
         reach("commit.before_sync")
         named = _named(manifest)
         made = f"/{manifest.batch_id:012d}-"
@@ -164,6 +166,7 @@ class CheckpointStore:
         try:
             self.files.write_atomic(path, content, only_if_absent=True, point="manifest", once=once)
             self._named[manifest.batch_id] = named
+            self._listed = [*ids, manifest.batch_id]
         except AlreadyThere as error:
             if self.files.read(path) == content:
                 return
@@ -177,8 +180,11 @@ class CheckpointStore:
         written()
         self.files.sync(folder)
 
-    def _refuse_what_is_behind(self, manifest: Manifest) -> None:
-        """Fails if a later driver has committed: its manifests may have taken the place of ours, and ours be gone."""
+    def _refuse_what_is_behind(self, manifest: Manifest) -> list[int]:
+        """Fails if a later driver has committed: its manifests may have taken the place of ours, and ours be gone.
+
+        Gives the batches before.
+        """
         ids = self.batch_ids()
         epoch = self.named(ids[-1]).epoch if ids else 0
         if ids and (ids[-1] > manifest.batch_id or epoch > manifest.epoch):
@@ -187,6 +193,7 @@ class CheckpointStore:
                 detail=f"batch {ids[-1]} is done, in epoch {epoch}; this driver's is {manifest.epoch}",
                 hint="this driver was unresponsive for too long; leave the job to the other one",
             )
+        return ids
 
     def retain(self, n: int, still_held: Callable[[], None] = lambda: None) -> list[int]:
         """Removes all but the newest `n` manifests while the caller goes on; gives the batches removed.
@@ -196,7 +203,8 @@ class CheckpointStore:
         """
         if n < 1:
             raise JobError(f"at least one manifest must be retained, not {n}")
-        gone = self.batch_ids()[:-n]
+        listed, self._listed = self._listed, None
+        gone = (self.batch_ids() if listed is None else listed)[:-n]
         if gone:
             still_held()
             self._removing = begin(self._remove, gone)

@@ -23,7 +23,7 @@ from midstream.checkpoint.lease import Heartbeat, LostLease
 from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest, identified, own_batches
 from midstream.checkpoint.merging import AnyMerge, Made, SharedMerge, adopt, due
-from midstream.checkpoint.metrics import completed, remember
+from midstream.checkpoint.metrics import remember
 from midstream.checkpoint.names import DEAD_LETTERS, RESULTS, name_for
 from midstream.checkpoint.outputs import QUERY, checksum_of, counted, must_be_read, read_whole, still_waiting
 from midstream.checkpoint.process import BelievedTime, this_process
@@ -181,7 +181,7 @@ class Commits:
         """Removes what nobody names any more, and merges small files beside the next batch."""
         self.store.retain(max(self.retained, FOR_A_REPLAY + own_batches(manifest)), self.check_lease)
         if self._collects(manifest.batch_id):
-            collect(self.store, self.files, self.check_lease)
+            collect(self.store, self.files, self.check_lease, manifest)
         self.compactor.begin(manifest)
         self.under_way = None
 
@@ -195,10 +195,9 @@ class Commits:
         manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch.batch_id)), now)
         self.progress = progress_of(batch, manifest)
         row = metrics_row(self.progress, manifest, now)
-        whole = completed(manifest, self.seconds)
+        known = remember(self.files, manifest, row, self.seconds, self.metrics_retained)
         self.seconds = {}
-        known = remember(self.files, whole, row, self.metrics_retained)
-        known = identified(known, batch.before)
+        known = identified(known)
         return shorten(self.files, self._within_limits(known, now))
 
     def _within_limits(self, manifest: Manifest, now: float) -> Manifest:

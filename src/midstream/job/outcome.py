@@ -234,7 +234,9 @@ class Outcome:
         graphs, sharing = plans_of(batch.queries, batch.reports), batch.sharing.to_json()
         return {
             name: QueryAccount(
+                identity=self.before.account(name).identity,
                 results=self.before.account(name).results,
+                removed=self.before.account(name).removed,
                 history=self._history(query),
                 graph=graphs[name],
                 sharing=sharing[name],

@@ -240,6 +240,8 @@ class JobState:
 
     def with_requested(self, manifest: Manifest) -> Manifest:
         """A manifest that remembers the queries that were added, and the adaptivity that was asked for."""
+        if not (self.added or self.modes):
+            return manifest
         known = manifest.accounts.items()
         accounts = {n: replace(a, added=self.added.get(n), mode=self.modes.get(n)) for n, a in known}
         return replace(manifest, accounts=accounts)

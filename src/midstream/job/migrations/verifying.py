@@ -169,6 +169,8 @@ class Verifications:
 
         `written` waits for files of the batch that are still being written.
         """
+        if not self.by_query:
+            return manifest, {}
         found: dict[str, Consequence] = {}
         made = manifest
         for name, known in self.by_query.items():

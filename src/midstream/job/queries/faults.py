@@ -115,6 +115,8 @@ class Faults:
         `entries` are those of all queries. What a query shared is forgotten with the quarantine: resumed, it has not
         had the rows that others have had, so it shares nothing until all that it missed has expired.
         """
+        if not (self.stopped or self.news or self.policies):
+            return manifest
         idle = [name for name in self.stopped if name in entries]
         known = before or Manifest(manifest.query_id, -1)
 

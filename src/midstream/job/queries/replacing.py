@@ -137,8 +137,8 @@ def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[
     if not gone and not kept:
         return manifest
     past = before or manifest
-    archived = {name: QueryAccount(results=manifest.account(name).results) for name in gone}
-    archived |= {name: QueryAccount(results=past.account(name).results) for name in kept}
+    archived = {name: _archived(manifest.account(name)) for name in gone}
+    archived |= {name: _archived(past.account(name)) for name in kept}
     return replace(
         manifest,
         queries={
@@ -156,6 +156,11 @@ def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[
             listed={**manifest.outputs.listed, **_some(past.outputs.listed, kept)},
         ),
     )
+
+
+def _archived(account: QueryAccount) -> QueryAccount:
+    """What is remembered of a query of which only the results are left."""
+    return QueryAccount(account.identity, account.results, removed=account.removed)
 
 
 def _some(by_query: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
