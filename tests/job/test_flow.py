@@ -17,6 +17,7 @@ from midstream.job import actions, events
 from midstream.job.actions import Action, CallSinks, Collect, Commit, Decide, MoveState, RunSteps
 from midstream.job.circumstances import Incoming, Position
 from midstream.job.flow import Circumstances, Notes, batch_flow
+from midstream.job.migrations.migrating import MigrationAsked
 from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.running_query import Cutting, MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState
@@ -171,7 +172,7 @@ def happen(job: Bare, event: Any) -> None:
         case ("migrate", plan, strategy):
             query = job.state.queries["q"]
             target = job.state.target(query, plan_query(query.plan.query, plan))
-            job.apply(events.MigrationAsked("q", target, strategy, "a test"))
+            job.apply(MigrationAsked("q", target, strategy, "a test"))
         case _:
             job.apply(event)
 

@@ -47,8 +47,6 @@ from midstream.job.cluster import Cluster, Rows
 from midstream.job.commits import Commits, Turns
 from midstream.job.events import (
     AdaptivityChanged,
-    Event,
-    MigrationAsked,
     MigrationCancelled,
     Opened,
     QueryDropped,
@@ -60,6 +58,7 @@ from midstream.job.events import (
 )
 from midstream.job.flow import Circumstances, Notes, batch_flow, decided
 from midstream.job.gate import Gate
+from midstream.job.migrations.migrating import MigrationAsked
 from midstream.job.outputs.delivery import Deliveries
 from midstream.job.outputs.progress import Announcements
 from midstream.job.queries.completeness import tell_of_started
@@ -72,7 +71,7 @@ from midstream.job.state import JobState
 from midstream.job.task.exchange import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.results import result_table
-from midstream.job.transitions import after
+from midstream.job.transitions import Event, after
 from midstream.job.watchers import Watchers, needed_columns
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.process import this_process
 from midstream.job.adaptivity import Watcher, Way
-from midstream.job.events import MigrationAsked
+from midstream.job.migrations.migrating import MigrationAsked
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.sites import ChangedLinks, Located, Measuring
 from midstream.job.task.reports import SampleRequest

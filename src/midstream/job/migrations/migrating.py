@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from midstream.algebra.statistics import Statistics
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
 from midstream.errors import MigrationError
-from midstream.job.events import MigrationAsked
 from midstream.job.migrations.copies import with_copy
 from midstream.job.migrations.verifying import Verification, is_full
 from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
@@ -21,23 +20,41 @@ from midstream.job.slots.both_at_once import keeps_from, move_of, require_both
 from midstream.job.slots.doubled_moves import moves_doubled
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
+from midstream.job.transitions import Event
 from midstream.migration.verified import DIFFERS, FAILED, Stretch, can_be_adopted
 from midstream.optimizer.plans import Plan, plan_query
 
 
-def begin_migration(state: JobState, asked: MigrationAsked) -> None:
-    """Starts a migration with the next batch; plans in several stages go as a whole."""
-    query = state.queries[asked.query]
-    require_at_work(state, asked.query)
-    require_both(state.manifest, query, asked.target)
-    if asked.verify is not None:
-        _begin_with_copy(state, query, asked, asked.verify)
-    elif asked.slots is not None or query.local:
-        state.verifications.require_rest(asked.query)
-        state.queries[asked.query] = _migrating_locally(state, query, asked)
-    else:
-        _require_not_migrating(state, query)
-        state.queries[asked.query] = replace(query, migration=_decided(state, query, asked))
+@dataclass(frozen=True, slots=True)
+class MigrationAsked(Event):
+    """A query is to go over to the plan of `target` with the next batch, in all its slots or in some.
+
+    With `verify` a copy of the query migrates, and the query follows once both have been the same for so many ticks.
+    `observed` is what is known of the query's streams.
+    """
+
+    query: str
+    target: RunningQuery
+    strategy: str
+    trigger: str
+    part: str = "auto"
+    slots: Sequence[int] | None = None
+    verify: int | None = None
+    observed: Statistics | None = None
+
+    def happen(self, state: JobState) -> None:
+        """Starts the migration with the next batch; plans in several stages go as a whole."""
+        query = state.queries[self.query]
+        require_at_work(state, self.query)
+        require_both(state.manifest, query, self.target)
+        if self.verify is not None:
+            _begin_with_copy(state, query, self, self.verify)
+        elif self.slots is not None or query.local:
+            state.verifications.require_rest(self.query)
+            state.queries[self.query] = _migrating_locally(state, query, self)
+        else:
+            _require_not_migrating(state, query)
+            state.queries[self.query] = replace(query, migration=_decided(state, query, self))
 
 
 def _require_not_migrating(state: JobState, query: RunningQuery) -> None:
@@ -107,7 +124,7 @@ def begin_verified(state: JobState, observed: Mapping[str, Statistics]) -> None:
         if keeps_from(state.manifest, query, target):
             continue
         asked = MigrationAsked(name, target, known.strategy, known.trigger, known.part, observed=observed.get(name))
-        begin_migration(state, asked)
+        asked.happen(state)
         begun = state.queries[name]
         assert begun.migration is not None
         decision = {**begun.migration.decision, "verified": known.found().to_json()}
