@@ -486,7 +486,10 @@ def test_a_text_whose_windows_are_being_filled_can_be_cancelled(tmp_path, monkey
     pushed(session, 40, 42)
     assert session.queries["q"].cql == COUNTS
     carry_out(session, CancelMigration("q"))
-    pushed(session, 42, 60)
+    pushed(session, 42, 44)
+    again = session.replace("q", COUNTS.replace("30", "20"), dry_run=True)
+    assert [window["how"] for window in again["windows"]] == ["derived"]  # the old text has kept all that it had
+    pushed(session, 44, 60)
     session.finish()
     got, history = session.results("q"), [record.status for record in session.queries["q"].history]
     session.stop()

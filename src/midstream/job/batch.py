@@ -95,7 +95,7 @@ class Batch:
         changes, move = self.changes, self.slots.move
         # A query for which rows were set aside has less than others that keep the same windows.
         alone = self.options.sifted.union(
-            self.position.set_aside, changes.ended, changes.recut, () if move is None else move.queries
+            self.position.set_aside, changes.arrived, changes.recut, () if move is None else move.queries
         )
         sooner, apart = frozenset(self.arrivals.sooner), self.slots.apart
         known = (self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner, apart)
