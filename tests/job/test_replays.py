@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from midstream.api import ask
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.job.commands.accounts import history_of
 from midstream.job.queries import filling
-from midstream.job.queries.filling import parted
+from midstream.job.queries.filling import FilledWindow, parted
 from midstream.job.task.lanes import KEPT, TARGET
 from midstream.optimizer.plans import enumerate_plans
 
@@ -166,6 +167,22 @@ def test_what_is_given_bit_by_bit_is_everything_of_few_segments_at_a_time():
         taken.append(sum(part.rows for part in given))
     assert set(until.values()) == {2**64} and len(taken) == 3
     assert 98 <= sum(taken) <= 102 and max(taken) <= 37
+
+
+def test_the_newest_rows_are_given_first_and_of_one_fragment_after_the_other():
+    old, new = (replace(entry(10, file), latest_to=ends) for file, ends in (("old", 20), ("new", 30)))
+    kept, order = {0: {0: [old, new]}, 1: {0: [new, old]}}, []
+    while kept:
+        now, kept = parted(kept, 10)
+        order += [(number, e.file) for number, slots in now.items() for entries in slots.values() for e in entries]
+    assert order == [(0, "new"), (0, "old"), (1, "new"), (1, "old")]
+
+
+def test_rows_that_have_ended_by_now_are_not_given():
+    window = FilledWindow("A", "q", {}, True, ("k",), False, sooner=5)
+    held = {0: [replace(entry(10, str(ends)), latest_to=ends) for ends in (14, 15, 16)]}
+    assert [e.file for e in window.needed(held, 10)[0]] == ["16"]
+    assert replace(window, sooner=None).needed(held, 10) == held
 
 
 @pytest.mark.parametrize("seed", always(2, range(80)))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from midstream.migration.marks import unmark_segment
 from midstream.operators.elements import Elements
 from midstream.operators.state import segment
-from midstream.operators.state.sorted_state import SortedState
+from midstream.operators.state.sorted_state import TIER, SortedState
 
 HASHES = st.lists(st.integers(0, 12), max_size=30).map(lambda values: np.sort(np.array(values, np.uint64)))
 
@@ -80,3 +80,15 @@ def test_states_of_like_rows_are_not_all_merged_with_the_same_batch() -> None:
 
     windows = [f"{stream} [RANGE 17000]" for stream in "ABCDEFGH"]
     assert most_merged(windows) < 0.7 * most_merged(windows[:1] * 8)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_segments_stay_few_however_many_are_added_before_they_are_merged(at_once: int) -> None:
+    for name in "abcd":
+        state = SortedState(name, ("k",), pa.schema({"k": pa.uint64()}), None)
+        for batch in range(60):
+            for _ in range(at_once):
+                ticks, hashes = np.full(8, batch), np.arange(8, dtype=np.uint64)
+                state.append(Elements(pa.record_batch({"k": hashes}), ticks, ticks + 1_000), hashes)
+            state.compact(batch, 8 * at_once)
+            assert len(state.segments) <= 2 * TIER + 3 * TIER

@@ -40,7 +40,6 @@ class CoverageState(SortedState):
 
     buckets = 2
     least_split = 16_384
-    dead_share = 0.5
 
     def within(self, tuples: pa.RecordBatch, hashes: Hashes, start: int, end: int) -> Covered:
         """What covers some tuples, which are in order of hash and distinct, where that reaches into `[start, end)`."""

@@ -114,8 +114,11 @@ class DerivedWindow:
     def filled(self) -> FilledWindow:
         """The window as one that is filled over several batches."""
         rows, lying = self.rows, self.lying
-        where = lying.in_place, lying.key, lying.everywhere
-        return FilledWindow(rows.alias, rows.of, rows.columns, *where, time=rows.time, until=self.passed)
+        where, longest, sooner = (lying.in_place, lying.key, lying.everywhere), self.source.longest, None
+        if isinstance(self.source.window, Range) and rows.time is None and self.longest and longest:
+            sooner = self.longest - longest
+        told = rows.alias, rows.of, rows.columns, *where
+        return FilledWindow(*told, time=rows.time, until=self.passed, sooner=sooner)
 
 
 Others = Sequence[tuple[RunningQuery, Mapping[str, int]]]

@@ -1,10 +1,11 @@
 """Windows of a new query that are filled over several batches, while another query goes on answering.
 
 Rows that others keep are immutable segments; the manifest names what of them the new query has yet to be given. With
-each batch the next of them go through the query's plan, about as many rows as are wanted, of few segments. A
-snapshot depends only on what is valid in it, and operators do not depend on the order in which rows come that are still
-valid: after the last of them the query holds what it would hold if all had come at once. Rows that only the source of a
-stream still has are read again, some at a time (`backfill.py`), and are then among those that the query has yet to get.
+each batch the next of them go through the query's plan, about as many rows as are wanted, of few segments: of one
+window after the other, and the newest first, for nobody needs those that have ended before it is their turn. A snapshot
+depends only on what is valid in it, and operators do not depend on the order in which rows come that are still valid:
+after the last of them the query holds what it would hold if all had come at once. Rows that only the source of a stream
+still has are read again, some at a time (`backfill.py`), and are then among those that the query has yet to get.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import median
 from typing import Any
 from zlib import crc32
 
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
 from midstream.checkpoint.records import Slots
@@ -79,7 +80,7 @@ class Pace:
             return FilledPortion(max(LEAST_WORK, self.rows // 8), self.usual)
         spent, wanted = self.seconds - last.usual, (LONGEST - 1) * last.usual
         factor = FASTER if spent * FASTER <= wanted else max(SLOWER, wanted / spent)
-        return replace(last, rows=max(LEAST_WORK, self.rows // 8, round(last.rows * factor)))
+        return replace(last, rows=max(LEAST_WORK, round(last.rows * factor)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,13 @@ class FilledWindow:
     time: str | None = None
     until: int = BEGINNING
     """How far the query was that kept the rows: before that instant, what it had forgotten is missing."""
+    sooner: int | None = None
+    """By how many ticks a row ends here before it does where it is kept, if that is known."""
+
+    def needed(self, held: BySlot, frontier: int) -> BySlot:
+        """Without segments of which all rows have ended by a frontier."""
+        ended = -INFINITY if self.sooner is None else frontier + self.sooner
+        return {slot: [entry for entry in entries if entry.latest_to > ended] for slot, entries in held.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +179,16 @@ class WindowFilling:
         """What a manifest says."""
         return asdict(self)
 
-    def next(self, query: str, kept: Kept, pace: Pace, slots: Slots) -> tuple[WindowFilling, list[Derived], Ranges]:
-        """What of the kept rows goes through a query with the next batch, and what is left then; it has begun since.
+    def next(
+        self, query: str, kept: Kept, pace: Pace, slots: Slots, frontier: int
+    ) -> tuple[WindowFilling, list[Derived], Ranges]:
+        """What of the kept rows goes through a query at a frontier with the next batch, and what is left then; it has
+        begun since.
 
         Nothing does while rows of a group belong to several slots.
         """
         begun = self if self.dealt else replace(self, dealt=_dealing(slots))
+        kept = {number: self.windows[number].needed(held, frontier) for number, held in kept.items()}
         if slots.shared or slots.doubled is not None:
             return begun, [], _within(kept, 0, ALL_HASHES)
         portion = pace.portion(self.given) if self.movable else None
@@ -200,29 +212,39 @@ def _dealing(slots: Slots) -> str:
 def parted(kept: Kept, rows: int | None) -> tuple[Ranges, Ranges]:
     """About so many rows of some segments (None: all), and what is left then.
 
-    Of each fragment and slot the same share comes, from one segment after the other: few are opened for each batch.
+    Of each slot the same share comes, from one fragment and one segment after the other, the newest first: few are
+    opened for each batch.
     """
     total = sum(entry.rows for entry in _entries(kept))
     if rows is None or total <= rows:
         return _within(kept, 0, ALL_HASHES), {}
     sending: Ranges = {}
     rest: Ranges = {}
-    for number, slots in kept.items():
-        for slot, entries in slots.items():
-            taken, left = _taken(entries, -(-rows * sum(entry.rows for entry in entries) // total))
+    for slot in {slot for slots in kept.values() for slot in slots}:
+        mine = {number: sorted(slots[slot], key=_age) for number, slots in sorted(kept.items()) if slot in slots}
+        wanted = -(-rows * sum(entry.rows for entries in mine.values() for entry in entries) // total)
+        for number, entries in mine.items():
+            taken, left = _taken(entries, wanted)
+            wanted -= sum(entry.rows for entry in taken)
             for found, parts in ((sending, taken), (rest, left)):
                 if parts:
                     found.setdefault(number, {})[slot] = parts
     return sending, rest
 
 
+def _age(entry: SegmentEntry) -> int:
+    return -entry.latest_to
+
+
 def _taken(entries: Sequence[SegmentEntry], rows: int) -> tuple[list[SegmentEntry], list[SegmentEntry]]:
     """The first of some segments, about so many rows, and the others; one of them may be in both, in part."""
     for place, entry in enumerate(entries):
+        if rows <= 0:
+            return list(entries[:place]), list(entries[place:])
         if entry.rows > rows:
             until = entry.hash_from + (entry.hash_to - entry.hash_from) * rows // entry.rows
-            parts = entry.part(entry.hash_from, until), entry.part(until, entry.hash_to)
-            return [*entries[:place], *parts[: rows > 0]], [*parts[rows > 0 :], *entries[place + 1 :]]
+            given, rest = entry.part(entry.hash_from, until), entry.part(until, entry.hash_to)
+            return [*entries[:place], given], [rest, *entries[place + 1 :]]
         rows -= entry.rows
     return list(entries), []
 

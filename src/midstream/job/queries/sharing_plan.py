@@ -139,7 +139,8 @@ class SharingPlan:
 
     def _fill(self, query: RunningQuery, record: Record, filling: WindowFilling, kept: Kept) -> Record:
         assert self.before is not None
-        filling, given, rest = filling.next(query.name, kept, self.pace, self.before.slots)
+        done, slots = self._worked_through(query), self.before.slots
+        filling, given, rest = filling.next(query.name, kept, self.pace, slots, done)
         self.derived += given
         self.filled.add(query.name)
         self.rest.update({lane_name(query.name, KEPT): rest} if rest else {})
@@ -379,10 +380,7 @@ class SharingPlan:
 
     def to_json(self) -> dict[str, Any]:
         """What the manifest remembers."""
-        return {
-            name: {**self.records[name].to_json(), "core": query.after_batch.core}
-            for name, query in self.queries.items()
-        }
+        return {n: {**self.records[n].to_json(), "core": query.after_batch.core} for n, query in self.queries.items()}
 
     def completeness(self, name: str) -> dict[str, Any]:
         """From which instant on a query's results are complete; changes are, once the instant before was."""

@@ -51,7 +51,7 @@ class SortedState:
     """Into how many buckets the longest validity is cut."""
     least_split: ClassVar[int] = 2_048
     """How many rows an append must have to be worth more than one segment."""
-    dead_share: ClassVar[float] = 0.15
+    dead_share: ClassVar[float] = 0.5
     """The share of expired rows at which a closed segment is rewritten."""
     rested: ClassVar[int] = RESTED
     tier: ClassVar[int] = TIER
@@ -176,6 +176,8 @@ class SortedState:
 
     def _due(self, frontier: int) -> list[list[Segment]]:
         due = []
+        turn = (self.appends + crc32(self.id.encode())) % self.tier == 0  # other states merge with other batches
+        least = self.tier if turn else 2 * self.tier
         for segments in _alike(self.segments, lambda segment: segment.bucket):
             closed = self.longest is not None and max(s.born for s in segments) <= self.appends - self.rested
             if closed and (_origins(segments) > 1 or len(segments) > TIER):
@@ -185,7 +187,7 @@ class SortedState:
                     due.append(segments)
             elif not closed:
                 tiers = _alike(segments, lambda segment: len(segment).bit_length() // 2)
-                due.extend(tier for tier in tiers if len(tier) >= self.tier)
+                due.extend(tier for tier in tiers if len(tier) >= least)
         return due
 
     def _crowd(self) -> int:
