@@ -26,7 +26,7 @@ from midstream.interface.cli import app
 from midstream.interface.cli.app import COMMANDS, command_named
 from midstream.interface.cli.endings import CLUSTER_ERROR, INTERNAL_ERROR, USER_ERROR
 from midstream.interface.jobs.job_file import job_of
-from midstream.interface.jobs.keys import ADAPTIVITY_KEYS, FUNCTION_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS, TABLE_KEYS
+from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, POLICY_KEYS, QUERY_KEYS, STREAM_KEYS, TABLE_KEYS
 from midstream.language import parse
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -145,7 +145,7 @@ def test_every_job_of_a_page_is_one(page: Path, tmp_path: Path) -> None:
         ("Tables", TABLE_KEYS.keys() - STREAM_KEYS.keys()),
         ("Queries", QUERY_KEYS),
         ("Functions", FUNCTION_KEYS),
-        ("Adaptivity", ADAPTIVITY_KEYS),
+        ("Adaptivity", POLICY_KEYS),
     ],
 )
 def test_the_reference_has_exactly_the_keys_of_a_job_file(heading, keys) -> None:

@@ -70,7 +70,7 @@ def test_the_examples_are_jobs(example):
             "streams.B.source.schema is missing\n"
             "  hint: the source 'sqlite' needs it: The columns of the stream: its key `schema`.",
         ),
-        ({"streams__A__columns": [1]}, "streams.A.columns must be a list of expressions, not 1"),
+        ({"streams__A__columns": [1]}, "streams.A.columns must be a list of texts, not [1]"),
         (
             {"streams__A__timestamps": "sometimes"},
             "streams.A.timestamps cannot be 'sometimes'\n  hint: use one of external, internal, latent",
@@ -113,11 +113,11 @@ def test_the_examples_are_jobs(example):
         ),
         (
             {"job__adaptivity": {"per_hour": "3"}},
-            "job.adaptivity.per_hour must be a number that is not negative, not '3'",
+            "job.adaptivity.per_hour must be a number, not '3'",
         ),
         (
             {"job__adaptivity": 3},
-            "job.adaptivity must be a mode or a table, not 3\n  hint: use one of off, suggest, auto",
+            "job.adaptivity must be a text or a table, not 3\n  hint: use one of off, suggest, auto",
         ),
     ],
 )

@@ -79,8 +79,8 @@ def remember(files: Files, manifest: Manifest, row: Row, seconds: Mapping[str, f
     The row before is completed by `seconds` of its batch that were known only after its commit. Files that the manifest
     no longer names are kept for a while for those that began to read before.
     """
-    *older, last = manifest.outputs.recent or [None]
-    if last is not None:
+    *older, last = manifest.outputs.recent or [{}]
+    if last:
         older.append(Fixed({**last, "seconds": {**last["seconds"], **seconds}}) if seconds else last)
     recent = [*older, row]
     if len(recent) <= RECENT:

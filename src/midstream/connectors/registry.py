@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -23,15 +23,47 @@ NOT_CONNECTED = ("table", "console")
 """The sinks that have no options: nothing more than the results table, and the first rows of each batch."""
 
 
+KINDS: Mapping[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list of texts",
+    dict: "a table",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a source or sink. One that is a place is a path relative to the job file: of a file or a folder."""
+    """An option of a source or sink, or a key of a job file: its kinds of values, its choices and its meaning.
 
-    type: type
+    One that is a place is a path relative to the job file: of a file or a folder.
+    """
+
+    kind: type | tuple[type, ...]
     meaning: str
-    needed: bool = False
     choices: tuple[str, ...] = ()
+    needed: bool = False
     place: Literal["file", "folder"] | None = None
+    check: Callable[[Any, str], object] | None = None
+    """Refuses a value that cannot be; it is told the place of the option."""
+
+    @property
+    def kinds(self) -> tuple[type, ...]:
+        """The types that its value may have."""
+        return self.kind if isinstance(self.kind, tuple) else (self.kind,)
+
+    def require(self, value: Any, at: str) -> None:
+        """Refuses what cannot be its value."""
+        kind = float if type(value) is int and float in self.kinds else type(value)
+        texts = all(isinstance(part, str) for part in value) if kind is list else True
+        hint = f"use one of {', '.join(self.choices)}" if self.choices else None
+        if kind not in self.kinds or not texts:
+            raise JobError(f"{at} must be {' or '.join(KINDS[each] for each in self.kinds)}, not {value!r}", hint=hint)
+        if self.choices and isinstance(value, str) and value not in self.choices:
+            raise JobError(f"{at} cannot be {value!r}", hint=hint)
+        if self.check is not None:
+            self.check(value, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +97,6 @@ TABLE = {
 
 SCHEMA = Option(str, "The columns of the stream: its key `schema`.", needed=True)
 """The option of all sources whose rows have the columns that are declared for them."""
-
-PYTHON_TYPES: Mapping[type, str] = {
-    str: "a text",
-    list: "a list of texts",
-    dict: "a table of texts",
-    int: "a whole number",
-    bool: "true or false",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +155,9 @@ class Registry:
                 raise JobError(unknown, hint=instead_of(name, known))
         for name, option in known.items():
             if name in options:
-                _require_value(options[name], option, f"{place}.{name}")
+                option.require(value := options[name], f"{place}.{name}")
+                if isinstance(value, dict) and not all(isinstance(part, str) for part in value.values()):
+                    raise JobError(f"{place}.{name} must be a table of texts, not {value!r}")
             elif option.needed:
                 hint = f"the {self.word} {kind!r} needs it: {option.meaning}"
                 raise JobError(f"{place}.{name} is missing", hint=hint)
@@ -198,14 +224,6 @@ SOURCES = Registry(
         "iceberg": Kind("midstream.connectors.sources.iceberg:IcebergRows", "pyiceberg", "iceberg"),
     },
 )
-
-
-def _require_value(value: Any, option: Option, at: str) -> None:
-    parts = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
-    if type(value) is not option.type or not all(isinstance(part, str) for part in parts):
-        raise JobError(f"{at} must be {PYTHON_TYPES[option.type]}, not {value!r}")
-    if option.choices and value not in option.choices:
-        raise JobError(f"{at} cannot be {value!r}", hint=f"use one of {', '.join(option.choices)}")
 
 
 def _expanded(value: Any, at: str) -> Any:

@@ -382,16 +382,14 @@ class Outcome:
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migration that this batch ends, if any."""
-        ended = [
-            *self.batch.changes.ended.get(query.name, ()),
-            *(ended_locally(query, self.batch.batch_id, self._account) if query.local else ()),
-        ]
+        locally = ended_locally(query, self.batch.batch_id, self._account) if query.local else ()
+        ended = [*self.batch.changes.ended.get(query.name, ()), *locally]
         migration = query.migration
         if migration is None or not (migration.done or migration.cancelling):
             return ended
         status = "cancelled" if migration.cancelling else "done"
-        record = migration.record(query.plan.text, self.batch.batch_id, status, self._account(query, migration))
-        return [*ended, record]
+        account = self._account(query, migration)
+        return [*ended, migration.record(query.plan.text, self.batch.batch_id, status, account)]
 
 
 def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:

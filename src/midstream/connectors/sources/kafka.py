@@ -36,7 +36,7 @@ class Kafka(Source):
     options: ClassVar[Mapping[str, Option]] = {
         "servers": Option(str, "The brokers: host:port, separated by commas.", needed=True),
         "topic": Option(str, "The topic.", needed=True),
-        "format": Option(str, FORMAT, False, (*FORMATS, *WITH_REGISTRY)),
+        "format": Option(str, FORMAT, (*FORMATS, *WITH_REGISTRY)),
         "schema": Option(str, "The columns of the stream: its key `schema`; raw messages have none."),
         "registry": Option(str, "The schema registry of Avro and Protobuf: http://user:password@host:8081."),
         "settings": Option(dict, "Settings of the client, such as security.protocol and sasl.password."),

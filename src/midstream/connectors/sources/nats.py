@@ -37,7 +37,7 @@ class NatsStream(Source):
         "servers": Option(str, "The servers: nats://host:4222, separated by commas.", needed=True),
         "stream": Option(str, "The stream.", needed=True),
         "subject": Option(str, "Which subjects of the stream are read; all of them by default."),
-        "format": Option(str, "What a message is: an object of JSON by default, a change, or bytes.", False, FORMATS),
+        "format": Option(str, "What a message is: an object of JSON by default, a change, or bytes.", FORMATS),
         "schema": Option(str, "The columns of the stream: its key `schema`; raw messages have none."),
         "settings": Option(dict, "Settings of the connection: user, password, token or user_credentials."),
     }

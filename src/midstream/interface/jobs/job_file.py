@@ -11,11 +11,11 @@ from typing import Any, Literal
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Timestamps, UserFunction
 from midstream.cluster.options import Incomplete, SessionOptions
+from midstream.connectors.registry import Option
 from midstream.errors import JobError
 from midstream.inputs.tables import TIME, table_view
-from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.connectors import ConnectorSection, sink_in, source_in
-from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS, TABLE_KEYS, Key
+from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, OFF, QUERY_KEYS, STREAM_KEYS, TABLE_KEYS, policy_in
 from midstream.interface.jobs.own_functions import function_of
 from midstream.interface.jobs.sections import MISSING, Mistake, Section
 from midstream.job.queries.faults import OnError
@@ -125,7 +125,7 @@ def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) ->
 
 def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tuple[JobFile, list[Mistake]]:
     mistakes: list[Mistake] = []
-    top = Section("", content, dict.fromkeys(TABLES, Key((dict,), "")), mistakes)
+    top = Section("", content, dict.fromkeys(TABLES, Option(dict, "")), mistakes)
     job = top.section(JOB_KEYS, "job")
     sites = sites_of(job.optional("sites"))
     tables = top.names("tables", needed=False)
@@ -208,18 +208,13 @@ def _table(name: str, top: Section, folder: Path, sites: Sites) -> StreamSection
 def _read(name: str, entry: Section, folder: Path, sites: Sites) -> StreamSection:
     """What a stream, or the changes of a table, are read from."""
     path = entry.optional("path")
-    columns = entry.optional("columns") or []
-    for column in columns:
-        if not isinstance(column, str):
-            wrong = JobError(f"{entry.at('columns')} must be a list of expressions, not {column!r}")
-            entry.refuse("columns", wrong)
     with entry.noting("site"):
         home_of(name, entry.optional("site"), sites)
     return StreamSection(
         name,
         MISSING if "source" in entry.content else entry.text("format"),
         None if path is None else _located(path, folder),
-        columns=tuple(column for column in columns if isinstance(column, str)),
+        columns=tuple(entry.optional("columns") or ()),
         options={key: str(value) for key, value in (entry.optional("options") or {}).items()},
         retained=_retained(name, entry),
         source=_source(entry, folder),

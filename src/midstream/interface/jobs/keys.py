@@ -5,8 +5,8 @@ Reading a job, the JSON schema for editors and the test of the reference all use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, get_args
 
 from midstream.adaptation.policy import MODES, Policy
@@ -14,39 +14,14 @@ from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Timestamps
 from midstream.checkpoint.retention import Retention
 from midstream.cluster.options import Incomplete
-from midstream.errors import JobError
+from midstream.connectors.registry import Option as Key
+from midstream.errors import JobError, instead_of
 from midstream.inputs.tables import CHANGES
 from midstream.job.queries.faults import OnError
 from midstream.job.slots.sites import sites_of
 from midstream.job.task.exchange import chosen_bits
 from midstream.job.task.memory import Memory, bytes_of
 from midstream.language.foreign import DIALECTS
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key of a table of the job file."""
-
-    kinds: tuple[type, ...]
-    meaning: str
-    choices: tuple[str, ...] = ()
-    needed: bool = False
-    check: Callable[[Any, str], object] | None = None
-    """Refuses a value that cannot be; it is told the key's place in the file."""
-
-    def require(self, value: Any, place: str) -> None:
-        """Refuses what cannot be the value of the key."""
-        if (isinstance(value, bool) and bool not in self.kinds) or not isinstance(value, self.kinds):
-            wanted = " or ".join(_WORDS[kind] for kind in self.kinds)
-            raise JobError(f"{place} must be {wanted}, not {value!r}")
-        if self.choices and value not in self.choices:
-            raise JobError(f"{place} cannot be {value!r}", hint=f"use one of {', '.join(self.choices)}")
-        if self.check is not None:
-            self.check(value, place)
-
-
-_WORDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a table"}
-
 
 TEXT, NUMBER, FLAG, DURATION = (str,), (int,), (bool,), (str, int)
 
@@ -65,8 +40,31 @@ def _small_batches(size: int | str, place: str) -> None:
         raise JobError(f"{place} cannot be {size!r}", hint="0 has executors run all batches")
 
 
-ADAPTIVITY_KEYS = tuple(f.name for f in fields(Policy) if f.name != "constants")
+def _not_negative(number: float, place: str) -> None:
+    if number < 0:
+        raise JobError(f"{place} must be a number that is not negative, not {number!r}")
+
+
+_OF_POLICY = {"mode": Key(TEXT, "", MODES), "verify": Key(DURATION, ""), "per_slot": Key(FLAG, "")}
+POLICY_KEYS: Mapping[str, Key] = {
+    f.name: _OF_POLICY.get(f.name, Key(float, "", check=_not_negative)) for f in fields(Policy) if f.name != "constants"
+}
 _ADAPTIVITY = Key((str, dict), "Whether better plans are looked for: a mode, or a table of mode and limits.", MODES)
+OFF = Policy("off")
+
+
+def policy_in(wanted: Any, place: str, usual: Policy = OFF) -> Policy:
+    """The policy at a place of a job file: a mode, or a table with a mode and more; the usual one if none is said."""
+    if wanted is None:
+        return usual
+    _ADAPTIVITY.require(wanted, place)
+    said: dict[str, Any] = wanted if isinstance(wanted, dict) else {"mode": wanted}
+    for key, value in said.items():
+        if key not in POLICY_KEYS:
+            raise JobError(f"unknown key {place}.{key}", hint=instead_of(key, POLICY_KEYS))
+        POLICY_KEYS[key].require(value, f"{place}.{key}")
+    return Policy(**{"mode": "auto", **said})
+
 
 JOB_KEYS: Mapping[str, Key] = {
     "checkpoint": Key(TEXT, "Where state, results and progress are kept.", needed=True),
@@ -179,7 +177,7 @@ FUNCTION_KEYS: Mapping[str, Key] = {
     "parameters": Key((list,), "The names in sql that stand for arguments."),
 }
 
-_JSON_KINDS = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
+_JSON_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 
 
 def job_schema() -> dict[str, Any]:
@@ -216,19 +214,16 @@ def _table(keys: Mapping[str, Key]) -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "required": [name for name, key in keys.items() if key.needed],
-        "properties": {name: _value(name, key) for name, key in keys.items()},
+        "properties": {name: _value(key) for name, key in keys.items()},
     }
 
 
-def _value(name: str, key: Key) -> dict[str, Any]:
-    described = {"description": key.meaning}
-    if name == "adaptivity":
-        limits: dict[str, Any] = {limit: {"type": "number", "minimum": 0} for limit in ADAPTIVITY_KEYS}
-        limits["mode"] = {"enum": list(key.choices)}
-        limits["verify"] = {"type": ["string", "integer"]}
-        limits["per_slot"] = {"type": "boolean"}
-        table = {"type": "object", "additionalProperties": False, "properties": limits}
-        return {**described, "anyOf": [{"enum": list(key.choices)}, table]}
+def _value(key: Key) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": key.meaning} if key.meaning else {}
+    if key is _ADAPTIVITY:
+        return {**described, "anyOf": [{"enum": list(MODES)}, _table(POLICY_KEYS)]}
+    if key.check is _not_negative:
+        described["minimum"] = 0
     if key.choices:
         return {**described, "enum": list(key.choices)}
     kinds = [_JSON_KINDS[kind] for kind in key.kinds]

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from midstream.connectors.registry import Option
 from midstream.errors import JobError, MidstreamError, instead_of
-from midstream.interface.jobs.keys import Key
 
 MISSING = ""
 """What stands for a text that is missing, in a job with mistakes."""
@@ -33,7 +33,7 @@ class Section:
     """A table of the file, which knows where it is and notes what is wrong with it."""
 
     def __init__(
-        self, place: str, content: Mapping[str, Any], keys: Mapping[str, Key], mistakes: list[Mistake]
+        self, place: str, content: Mapping[str, Any], keys: Mapping[str, Option], mistakes: list[Mistake]
     ) -> None:
         self.place = place
         self.content = content
@@ -61,7 +61,7 @@ class Section:
         except MidstreamError as error:
             self.refuse(key, error)
 
-    def section(self, keys: Mapping[str, Key], *path: str) -> Section:
+    def section(self, keys: Mapping[str, Option], *path: str) -> Section:
         """A table in this one, by the names of the tables that lead to it; empty if it is missing."""
         found: Any = self.content
         place = ".".join(path)

@@ -171,8 +171,7 @@ class Verifications:
         """
         if not self.by_query:
             return manifest, {}
-        found: dict[str, Consequence] = {}
-        made = manifest
+        found, made = dict[str, Consequence](), manifest
         for name, known in self.by_query.items():
             if known.passed and name in manifest.migration:
                 continue  # the query itself migrates
