@@ -22,6 +22,10 @@ TABLES = {
             "name": ["car", "engine", "body", "piston", "valve", "ring", None],
         }
     ),
+    "moments": duckdb.sql(
+        """SELECT * FROM (VALUES (TIMESTAMP '2024-02-29 12:34:56.789', INTERVAL '1 month'), (NULL, NULL),
+          (TIMESTAMP '1999-12-31 23:59:59.000001', INTERVAL '3 days'), (TIMESTAMP '2024-01-01', NULL)) v(t, i)"""
+    ).to_arrow_table(),
     "ways": pa.table({"a": pa.array([1, 2, 3, 1, 5], pa.int64()), "b": pa.array([2, 3, 1, 4, 6], pa.int64())}),
 }
 RECURSIVE = (
@@ -47,6 +51,24 @@ RECURSIVE = (
       SELECT a.n, b.n AS m FROM t AS a LEFT JOIN t AS b ON a.n = b.n + 1""",
 )
 
+PLAIN = (
+    "SELECT substring(name FOR 2), substring(name FROM 2 FOR 1), substring(name FROM 2) FROM parts",
+    "SELECT name, name !~ 'n' AS a, name ~~ '%n%' AS b, name !~~ '%n%' AS c, name ~~* '%N' AS d FROM parts",
+    'SELECT name FROM parts WHERE name < \'d\' COLLATE "C" ORDER BY name COLLATE "POSIX"',
+    "SELECT TIMESTAMP WITHOUT TIME ZONE '2024-01-01' AS t, TIME WITHOUT TIME ZONE '10:00' AS u FROM parts",
+    "SELECT generate_series(id, 9, 4) AS a, range(1, id, 2) AS b, range(id) AS c FROM parts",
+    "SELECT generate_series(DATE '2024-01-01', DATE '2024-01-03', INTERVAL '1 day') AS days FROM parts",
+    "SELECT CAST(t AS TEXT) AS t FROM moments",
+    "SELECT epoch(t - TIMESTAMP '2024-01-01') AS a, t + INTERVAL '1 day' AS b FROM moments",
+    "SELECT TIMESTAMP '2024-01-31' + i AS a, DATE '2024-01-31' - i AS b FROM moments",
+)
+FACTS = {
+    "SELECT id || [id, 0] || whole AS l FROM parts WHERE id = 4": [([4, 4, 0, 2],)],
+    "SELECT name FROM parts WHERE name !~* 'IN|A' AND id < 5": [("body",), ("piston",)],
+    "SELECT to_char(TIMESTAMP '2024-03-05 04:05:06', 'FMDay FMDD FMMonth FMHH24') AS t": [("Tuesday 5 March 4",)],
+}
+"""Queries that DuckDB does not read, and what PostgreSQL says."""
+
 
 @cache
 def database() -> duckdb.DuckDBPyConnection:
@@ -56,11 +78,33 @@ def database() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-@pytest.mark.parametrize("query", RECURSIVE)
+@pytest.mark.parametrize("query", [*RECURSIVE, *PLAIN])
 def test_a_query_gives_what_a_database_gives(query: str) -> None:
     expected = rows(database().sql(query).to_arrow_table())
     for run in (ms.run, ms.reference):
         assert rows(run(query, TABLES, time=None)) == expected
+
+
+@pytest.mark.parametrize(("query", "expected"), FACTS.items())
+def test_a_query_gives_what_is_written_of_it(query: str, expected: list[tuple[Any, ...]]) -> None:
+    for run in (ms.run, ms.reference):
+        assert rows(run(query, TABLES, time=None)) == Counter(tuple(_plain(v) for v in row) for row in expected)
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        ("SELECT count(DISTINCT i) AS n FROM moments", ms.QueryError, "count cannot tell apart"),
+        ("SELECT i + i AS n FROM moments", ms.InputError, "months are not all as long"),
+        ("SELECT i * 2 AS n FROM moments", ms.InputError, "months are not all as long"),
+        ("SELECT * FROM generate_series(1, 5, 0)", ms.InputError, "steps of 0"),
+        ("SELECT range(1, 5, id - 1) AS l FROM parts", ms.InputError, "steps of 0"),
+        ("SELECT name FROM parts ORDER BY name COLLATE nocase", ms.QueryError, "nocase"),
+    ],
+)
+def test_what_would_mean_something_else_is_refused(query: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ms.run(query, TABLES, time=None)
 
 
 def test_rows_of_a_recursion_are_there_at_every_instant_of_what_they_are_joined_with() -> None:

@@ -307,7 +307,7 @@ def test_values_are_written_as_the_language_writes_them() -> None:
     moments = pa.array([dt.datetime(2024, 1, 2, 3, 4, 5), dt.datetime(2024, 1, 2, 3, 4, 5, 60)])
     assert evaluate(Cast(Column("t", moments.type), TEXT), t=moments) == [
         "2024-01-02 03:04:05",
-        "2024-01-02 03:04:05.000060",
+        "2024-01-02 03:04:05.00006",
     ]
 
 

@@ -16,6 +16,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.types as kind
 
+from midstream.algebra.borrowed_forms import AMOUNT
 from midstream.algebra.borrowed_functions import FUNCTIONS
 from midstream.algebra.database import column_name, measured, type_of
 from midstream.algebra.expressions import Call, Case, Expression, Literal, filled
@@ -82,6 +83,8 @@ def borrow(function: str, arguments: Sequence[Expression]) -> Borrowed:
             continue
         try:
             found = type_of(sql, columns)
+            if any(map(kind.is_interval, columns)) and kind.is_duration(found):
+                sql = AMOUNT.replace("{0}", f"({sql})")
             return Borrowed(measured(sql, found), found)
         except QueryError as error:
             problem = candidates(error.message)

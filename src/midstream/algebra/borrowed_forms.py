@@ -73,6 +73,12 @@ def held(whole: str, part: str) -> str:
     return f"json_contains({sides} ELSE {part}::JSON END))"
 
 
+def series(name: str) -> tuple[str, ...]:
+    """Numbers or times up to another one, in steps that lead somewhere."""
+    some = "CASE WHEN sign({2}) = 0 THEN error('a series cannot go on in steps of 0') ELSE {2} END"
+    return (f"{name}({{0}})", f"{name}({{0}}, {{1}})", f"{name}({{0}}, {{1}}, {some})", f"{name}({{0}}, {{1}}, {{2}})")
+
+
 def masked(text: str, others: str = "-") -> str:
     """A text with a letter in the place of each of its kind, and of all others if they are hidden too."""
     for kind, letter in (("[^A-Za-z0-9]", others), ("[A-Z]", "X"), ("[a-z]", "x"), ("[0-9]", "n")):

@@ -36,6 +36,7 @@ from midstream.algebra.borrowed_forms import (
     matches,
     months_between,
     quantified,
+    series,
 )
 from midstream.algebra.borrowed_json import JSON
 from midstream.algebra.borrowed_times import TIMES
@@ -71,7 +72,7 @@ _LISTS = (
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
     " list_bool_or list_zip list_value flatten cardinality map_keys map_values map_entries"
     " map_contains map_from_entries map_concat map_extract map_extract_value struct_extract struct_keys"
-    " range generate_series list_aggregate list_where typeof"
+    " list_aggregate list_where typeof"
 )
 
 FUNCTIONS: Mapping[str, tuple[str, ...]] = {
@@ -105,6 +106,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "factorial": ("factorial({0}::INTEGER)",),
     "list_distinct": ("list_filter({0}, lambda e, i: list_position({0}, e) = i)",),
     "chr": (CODED, "CASE WHEN {0} BETWEEN 0 AND 1114111 THEN chr({0}::INTEGER) END"),
+    **{name: series(name) for name in ("range", "generate_series")},
     "series_either_way": ("generate_series({0}, {1}, CASE WHEN {0} <= {1} THEN 1 ELSE -1 END)",),
     "octet_length": ("strlen({0})", "octet_length({0})"),
     "initcap": (
@@ -151,7 +153,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         *DECODED,
     ),
     "named_struct": ("{{:}}",),
-    "joined": ("({0} || {1})",),
+    "joined": ("({0} || {1})", "list_append({0}, {1})", "list_prepend({0}, {1})"),
     "plus": ("({0} + {1})", "({0} + ({1} * 1)::INTEGER)", "(({0} * 1)::INTEGER + {1})"),
     "minus": ("({0} - {1})", "({0} - ({1} * 1)::INTEGER)", "to_microseconds(epoch_us({0}) - epoch_us({1}))"),
     "times": ("({0} * {1})::INTERVAL",),

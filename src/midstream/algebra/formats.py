@@ -50,7 +50,7 @@ def directives(form: str) -> str:
     """
     if "%" in form:
         return form
-    if re.search(r"YYYY|DD(?!D)|(?i:HH24|HH12|MI\b|\b(?:DAY|MONTH|MON|DY)\b)", form):
+    if re.search(r"YYYY|DD(?!D)|(?i:HH24|HH12|MI\b|\b(?:FM)?(?:DAY|MONTH|MON|DY)\b)", form):
         return _translated(form, dict.fromkeys(_UNKNOWN.split(), "") | _POSTGRES, '"', re.IGNORECASE)
     return _translated(form, _JAVA, "'", 0)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.borrowed_aggregates import (
@@ -135,6 +136,9 @@ class Aggregates:
             arguments = [coerce(arguments[0], BOOLEAN)]
         if name == "count_if":
             return AggregateCall("count", (), INTEGER, where=conjunction([*conjuncts(where), *arguments]))
+        if distinct and any(kind.is_interval(a.type) for a in arguments):
+            hint = "months are not all as long: cast it to a text, or take its parts"
+            raise self.binding.error(f"{node.name} cannot tell apart {arguments[0].type}", node, hint=hint)
         if distinct or name in EXACT:
             arguments = [told_apart(a) for a in arguments]
         name, distinct = CONDITIONS.get(name, EXACT.get(name, name)), distinct or name in EXACT

@@ -47,6 +47,9 @@ class CallGrammar(OverGrammar):
         self.need(TokenType.R_PAREN, ")")
         return made
 
+    def _named_call(self, name: str, token: Token, *arguments: Node) -> Node:
+        return at(exp.Anonymous(this=name, expressions=list(arguments)), token)
+
     def _function(self, token: Token) -> Node:
         made = at(exp.Anonymous(this=token.text, expressions=[]), token)
         if self.peek(TokenType.STAR) and self._next.token_type == TokenType.R_PAREN:
@@ -200,7 +203,9 @@ class CallGrammar(OverGrammar):
     def _separated(self, token: Token, *words: str) -> Node:
         """A call whose arguments are separated by words or by commas."""
         arguments = [self.value(PREDICATE)]
-        while self.take(TokenType.COMMA, TokenType.FROM, TokenType.IN) or self.take_word(*words):
+        while mark := self.take(TokenType.COMMA, TokenType.FROM, TokenType.IN) or self.take_word(*words):
+            if len(arguments) == 1 and mark.text.upper() == "FOR":
+                arguments.append(exp.Literal.number(1))
             arguments.append(self.value(PREDICATE))
         return at(exp.Anonymous(this=token.text, expressions=arguments), token)
 

@@ -21,7 +21,7 @@ _WORDS = (
 
 _SYMBOLS = """
     AS ALIAS, GROUP GROUP_BY, ORDER ORDER_BY, == EQ, <=> NULLSAFE_EQ, ~* IRLIKE, @> AT_GT, && DAMP, ** DSTAR,
-    <@ LT_AT, #> HASH_ARROW, #>> DHASH_ARROW,
+    ! NOT, ~~ LIKE, ~~* ILIKE, <@ LT_AT, #> HASH_ARROW, #>> DHASH_ARROW,
     := COLON_EQ, :: DCOLON, || DPIPE, ->> DARROW, -> ARROW, => FARROW, // DIV, >= GTE, <= LTE, <> NEQ, != NEQ
 """
 

@@ -14,6 +14,7 @@ from midstream.language.grammar import NAMES
 from midstream.language.nodes import Node, at
 from midstream.language.operator_tables import (
     BINARY,
+    BYTEWISE,
     CALLED,
     CLAUSES,
     CONCATENATION,
@@ -107,6 +108,8 @@ class ExpressionGrammar(CallGrammar):
         operator = self._curr
         if self._is_operator(0):
             made = self._called(left, operator, WORDS[operator.text.upper()][1], binding)
+        elif operator.token_type in CALLED:
+            made = self._called(left, operator, CALLED[operator.token_type][1], binding)
         elif missing := self.take_word("ISNULL", "NOTNULL"):
             made = at(exp.Is(this=left, expression=exp.Null()), missing)
             made = at(exp.Not(this=made), missing) if missing.text.upper() == "NOTNULL" else made
@@ -205,6 +208,9 @@ class ExpressionGrammar(CallGrammar):
                 return at(exp.Column(this=at(exp.Star(), star), of=value), operator)
             name = self._after_dot()
             return self._named_call("field", operator, value, at(exp.Literal(this=name.name, is_string=True), operator))
+        if self._next.text.upper() in BYTEWISE and self.take_word("COLLATE"):
+            self._advance()
+            return value
         if self.take_words("AT", "TIME", "ZONE"):
             return self._named_call("timezone", operator, self.value(SIGN), value)
         return None
@@ -260,6 +266,7 @@ class ExpressionGrammar(CallGrammar):
 
     def _pairs(self, function: str, token: Token) -> Node:
         """`{'a': 1, 'b': 2}`: names and values in turn."""
+        self._advance(2 if function == "map_of" else 1)
         parts: list[Node] = []
         while not parts or self.take(TokenType.COMMA):
             word = self.take(TokenType.VAR)
@@ -268,9 +275,6 @@ class ExpressionGrammar(CallGrammar):
             parts.append(self.value())
         self.need(TokenType.R_BRACE, "}")
         return self._named_call(function, token, *parts)
-
-    def _named_call(self, name: str, token: Token, *arguments: Node) -> Node:
-        return at(exp.Anonymous(this=name, expressions=list(arguments)), token)
 
     def _primary(self, token: Token) -> Node:
         if self.take(*LITERALS):
@@ -294,7 +298,6 @@ class ExpressionGrammar(CallGrammar):
             case TokenType.L_BRACKET:
                 return self._list(token)
             case TokenType.L_BRACE:
-                self._advance()
                 return self._pairs("named_struct", token)
             case TokenType.PLACEHOLDER | TokenType.PARAMETER | TokenType.COLON:
                 self.fail("queries have no parameters", hint="write the value itself")
@@ -362,12 +365,12 @@ class ExpressionGrammar(CallGrammar):
             self._advance()
             return self._named_call("map_of", token, *self._list(token).expressions)
         if word == "MAP" and following == TokenType.L_BRACE:
-            self._advance(2)
             return self._pairs("map_of", token)
         if word == "E" and following == TokenType.STRING:
             self._advance()
             return self._escaped()
-        if word and following == TokenType.STRING:
+        zoned = word in ("TIME", "TIMESTAMP") and self._next.text.upper() in ("WITH", "WITHOUT")
+        if word and (following == TokenType.STRING or (zoned and self._at(self._index + 2).text.upper() == "TIME")):
             named = self.type_name()
             return at(exp.Cast(this=self.string(), to=named), token)
         if token.token_type not in NAMES:

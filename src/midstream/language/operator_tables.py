@@ -80,12 +80,15 @@ STARTS_OPERAND = frozenset({*NAMES, TokenType.NUMBER, TokenType.STRING, TokenTyp
 
 POSTFIX = {TokenType.IS: PREDICATE, TokenType.IN: PREDICATE, TokenType.BETWEEN: PREDICATE, TokenType.NOT: PREDICATE}
 
-NEGATABLE = (TokenType.IN, TokenType.BETWEEN, TokenType.LIKE, TokenType.ILIKE)
+NEGATABLE = frozenset(TokenType[name] for name in ["IN", "BETWEEN", "LIKE", "ILIKE", "TILDE", "IRLIKE"])
 
 FUNCTION_WORDS = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.LEFT, TokenType.RIGHT})
 
 WINDOW_WORDS = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "HOP", "TUMBLE", "PARTITION")
 
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+
+BYTEWISE = frozenset({"C", "POSIX", "BINARY", "UCS_BASIC", "UTF8_BINARY", "DEFAULT"})
+"""Collations by which texts are ordered as here: by the numbers of their letters."""
 
 CLAUSES = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ALIAS})

@@ -147,7 +147,7 @@ def _to_text(value: Any, source: pa.DataType) -> str:
 
 def _show_timestamp(value: int, source: pa.DataType) -> str:
     shown = reading(value // 1000, zone_of(source.tz))
-    text = shown.strftime("%H:%M:%S") + (f".{shown.microsecond:06d}" if shown.microsecond else "")
+    text = shown.strftime("%H:%M:%S") + (f".{shown.microsecond:06d}".rstrip("0") if shown.microsecond else "")
     return f"{shown.date().isoformat()} {text}"
 
 

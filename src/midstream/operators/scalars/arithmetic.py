@@ -44,16 +44,28 @@ def _operation(name: str) -> Maker:
             return plain
         if pa.types.is_duration(call.type) and any(pa.types.is_timestamp(a.type) for a in call.args):
             return _distance(checked, call)
-        return checked
+        return checked if pa.types.is_integer(call.type) else _of_known(checked)
 
     return make
+
+
+def _of_known(checked: Kernel) -> Kernel:
+    """Arrow checks times for an overflow where they are null, too: whatever stands there becomes zero."""
+    return lambda *data: checked(*map(_cleared, data))
+
+
+def _cleared(datum: Datum) -> Datum:
+    if not isinstance(datum, pa.Array) or not datum.null_count:
+        return datum
+    valid = datum.is_valid().to_numpy(zero_copy_only=False)
+    return column_of(np.where(valid, numbers_of(datum), 0), datum.type, valid)
 
 
 def _distance(subtract: Kernel, call: Call) -> Kernel:
     unit = call.type.unit
 
     def kernel(left: Datum, right: Datum) -> Datum:
-        result = subtract(left, right)
+        result = _of_known(subtract)(left, right)
         return pc.cast(_floored(result, 1000), call.type) if result.type.unit == "ns" != unit else result
 
     return kernel

@@ -262,7 +262,7 @@ def _decimal_texts(values: pa.Array) -> pa.Array:
 
 def _timestamp_texts(values: pa.Array) -> pa.Array:
     shown = _retimed(wall_clock(values), pa.timestamp("us"))
-    return pc.replace_substring_regex(shown.cast(pa.string()), r"\.000000$", "")
+    return pc.replace_substring_regex(shown.cast(pa.string()), r"\.?0{1,6}$", "")
 
 
 def _to_date(source: pa.DataType, target: pa.DataType) -> Conversion | None:
