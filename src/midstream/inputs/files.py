@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -138,10 +139,6 @@ def _advice(table: pa.Table, kind: Format) -> str | None:
     return None
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    return pyarrow.parquet.read_table(path)
-
-
 def _read_csv(path: Path, delimiter: str = ",") -> pa.Table:
     return pyarrow.csv.read_csv(
         path,
@@ -150,10 +147,6 @@ def _read_csv(path: Path, delimiter: str = ",") -> pa.Table:
             null_values=NULL_WORDS, strings_can_be_null=True, quoted_strings_can_be_null=False
         ),
     )
-
-
-def _read_tsv(path: Path) -> pa.Table:
-    return _read_csv(path, "\t")
 
 
 def _read_json(path: Path) -> pa.Table:
@@ -195,24 +188,14 @@ def parse_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _read_arrow(path: Path) -> pa.Table:
     with pa.OSFile(str(path)) as source:
-        if source.read(6) == b"ARROW1":
-            source.seek(0)
-            return pa.ipc.open_file(source).read_all()
+        opened = pa.ipc.open_file if source.read(6) == b"ARROW1" else pa.ipc.open_stream
         source.seek(0)
-        return pa.ipc.open_stream(source).read_all()
-
-
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    pyarrow.parquet.write_table(table, path)
+        return opened(source).read_all()
 
 
 def _write_csv(table: pa.Table, path: Path, delimiter: str = ",") -> None:
     with pa.output_stream(str(path), compression="detect") as stream:
         pyarrow.csv.write_csv(table, stream, pyarrow.csv.WriteOptions(delimiter=delimiter))
-
-
-def _write_tsv(table: pa.Table, path: Path) -> None:
-    _write_csv(table, path, "\t")
 
 
 def _write_json(table: pa.Table, path: Path) -> None:
@@ -222,29 +205,24 @@ def _write_json(table: pa.Table, path: Path) -> None:
             stream.write("".join(lines).encode())
 
 
-def _write_arrow(table: pa.Table, path: Path) -> None:
-    with pa.ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table)
-
-
-def _write_arrow_stream(table: pa.Table, path: Path) -> None:
-    with pa.ipc.new_stream(str(path), table.schema) as writer:
+def _write_arrow(table: pa.Table, path: Path, opened: Any = pa.ipc.new_file) -> None:
+    with opened(str(path), table.schema) as writer:
         writer.write_table(table)
 
 
 _READERS: dict[Format, Callable[[Path], Any]] = {
-    "parquet": _read_parquet,
+    "parquet": pyarrow.parquet.read_table,
     "csv": _read_csv,
-    "tsv": _read_tsv,
+    "tsv": partial(_read_csv, delimiter="\t"),
     "json": _read_json,
     "arrow": _read_arrow,
     "arrow stream": _read_arrow,
 }
 _WRITERS: dict[Format, Callable[[Any, Path], None]] = {
-    "parquet": _write_parquet,
+    "parquet": pyarrow.parquet.write_table,
     "csv": _write_csv,
-    "tsv": _write_tsv,
+    "tsv": partial(_write_csv, delimiter="\t"),
     "json": _write_json,
     "arrow": _write_arrow,
-    "arrow stream": _write_arrow_stream,
+    "arrow stream": partial(_write_arrow, opened=pa.ipc.new_stream),
 }

@@ -46,17 +46,14 @@ class JobCollector(Collector):
         yield _gauge("midstream_last_batch", "The number of the newest batch.", job.batch)
         yield _gauge("midstream_slots", "How many slots share the work of a batch.", job.slots.count)
         yield _gauge("midstream_retained_manifests", "How many manifests are retained.", len(job.batches))
-        yield _counter("midstream_dead_letters", "Rows that could not be used.", job.dead_letter_rows)
+        yield CounterMetricFamily("midstream_dead_letters", "Rows that could not be used.", value=job.dead_letter_rows)
         yield _by("slot", "midstream_slot_state_bytes", "Bytes of state by slot.", dict(enumerate(job.slots.bytes)))
 
     def _of_streams(self) -> Iterator[Metric]:
         streams = self.job.streams
-        for kind in ("rows", "late", "unusable"):
+        for kind, words in _WORDS.items():
             counted = {name: getattr(stream, kind) for name, stream in streams.items()}
-            family = CounterMetricFamily(f"midstream_stream_{kind}", f"{_WORDS[kind]} by stream.", labels=["stream"])
-            for name, count in counted.items():
-                family.add_metric([name], count)
-            yield family
+            yield _by("stream", f"midstream_stream_{kind}", f"{words} by stream.", counted, CounterMetricFamily)
         scale = MICROSECONDS if self._timestamps else 1.0
         registers = {name: s.register / scale for name, s in streams.items() if s.register is not None}
         yield _by("stream", "midstream_stream_register", "Nothing older than this will come.", registers)
@@ -69,15 +66,11 @@ class JobCollector(Collector):
 
     def _of_queries(self) -> Iterator[Metric]:
         queries = self.job.queries
-        results = CounterMetricFamily("midstream_query_results", "Results by query.", labels=["query"])
-        migrations = CounterMetricFamily(
-            "midstream_query_migrations_remembered", "Ended migrations that the checkpoint remembers.", labels=["query"]
-        )
-        for name, query in queries.items():
-            results.add_metric([name], query.results)
-            migrations.add_metric([name], sum(past.status == "done" for past in query.history))
-        yield results
-        yield migrations
+        results = {name: query.results for name, query in queries.items()}
+        yield _by("query", "midstream_query_results", "Results by query.", results, CounterMetricFamily)
+        past = {name: sum(change.status == "done" for change in query.history) for name, query in queries.items()}
+        words = "Ended migrations that the checkpoint remembers."
+        yield _by("query", "midstream_query_migrations_remembered", words, past, CounterMetricFamily)
         moving = {name: float(query.migration is not None) for name, query in queries.items()}
         yield _by("query", "midstream_query_migrating", "Whether a query changes its plan (1) or not (0).", moving)
         scale = {name: MICROSECONDS if query.time == "timestamp" else 1.0 for name, query in queries.items()}
@@ -112,12 +105,14 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
 
 
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, text, value=value)
-
-
-def _by(label: str, name: str, text: str, values: Mapping[str, float] | Mapping[int, float]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=[label])
+def _by(
+    label: str,
+    name: str,
+    text: str,
+    values: Mapping[str, float] | Mapping[int, float],
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily,
+) -> Metric:
+    family = kind(name, text, labels=[label])
     for key, value in values.items():
         family.add_metric([str(key)], value)
     return family

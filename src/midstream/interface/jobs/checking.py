@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,7 +26,7 @@ from midstream.connectors.files.listing import require_folder
 from midstream.connectors.files.options import FILE_FORMATS, FORMATS, require_options
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
-from midstream.inputs.ddl import SchemaError, schema_of_ddl
+from midstream.inputs.ddl import schema_of_ddl
 from midstream.interface.jobs.connectors import ConnectorSection
 from midstream.interface.jobs.job_file import JobFile, QuerySection, StreamSection
 from midstream.interface.jobs.sections import Mistake
@@ -86,12 +87,18 @@ class _Check:
 
     def note(self, place: str, act: Callable[[], object], part: str | None = None) -> bool:
         """Whether something works; if not, it is noted."""
-        try:
+        with self.noting(place, part):
             act()
+            return True
+        return False
+
+    @contextmanager
+    def noting(self, place: str, part: str | None = None) -> Iterator[None]:
+        """Notes what is wrong instead of raising it."""
+        try:
+            yield
         except MidstreamError as error:
             self.mistakes.append(Mistake(place, error, part or getattr(error, "part", None)))
-            return False
-        return True
 
     def whole_job(self) -> None:
         """Settings of the job itself."""
@@ -129,21 +136,15 @@ class _Check:
         self._durations(stream, place)
         named = NamedSource(stream.name, source.kind, options=stream.options, columns=stream.columns)
         self.note(f"{place}.options", lambda: limit_of(named))
-        try:
+        with self.noting(source.place):
             columns = Connected.opened(replace(named, options={}, connected=source.made())).columns
-        except MidstreamError as error:
-            self.mistakes.append(Mistake(source.place, error))
-            return
-        self._declare(stream, columns, place)
+            self._declare(stream, columns, place)
 
     def _declare(self, stream: StreamSection, columns: pa.Schema, place: str) -> None:
         settings = StreamSettings(stream.time, timestamps=stream.timestamps)
-        try:
+        with self.noting(f"{place}.time"):
             self.known[stream.name] = settings.declaration(stream.name, columns)
-        except MidstreamError as error:
-            self.mistakes.append(Mistake(f"{place}.time", error))
-            return
-        self._durations(stream, place, self.known[stream.name])
+            self._durations(stream, place, self.known[stream.name])
 
     def _durations(self, stream: StreamSection, place: str, declared: StreamDeclaration | None = None) -> None:
         """Durations: whether they are any before the columns are known, then whether they suit the time column."""
@@ -218,12 +219,10 @@ class _Check:
                 hint = 'add for instance schema = "id BIGINT, ts TIMESTAMP"'
                 self.mistakes.append(Mistake(place, InputError(f"stream {stream.name} has no schema", hint=hint)))
             return None
-        try:
+        columns: pa.Schema | None = None
+        with self.noting(f"{place}.schema"):
             columns = schema_of_ddl(text, f"the schema of stream {stream.name}")
-        except SchemaError as error:
-            self.mistakes.append(Mistake(f"{place}.schema", error, error.part))
-            return None
-        if not stream.columns:
+        if not stream.columns or columns is None:
             return columns
         try:
             made = computed(stream.name, columns, stream.columns)
@@ -255,16 +254,15 @@ class _Check:
         try:
             read(query.cql)
             return parse(query.cql, Catalog(self.known, functions_by_name(list(self.job.options.functions))))
-        except QueryError as error:
+        except MidstreamError as error:
             if not self._is_unknown_stream(error):
                 self.mistakes.append(Mistake(f"{place}.cql", error))
-        except MidstreamError as error:
-            self.mistakes.append(Mistake(f"{place}.cql", error))
         return None
 
-    def _is_unknown_stream(self, error: QueryError) -> bool:
+    def _is_unknown_stream(self, error: MidstreamError) -> bool:
         """Whether the error is only that a declared stream's columns are not known here."""
-        if error.text is None or error.position is None or not error.message.startswith("unknown stream "):
+        placed = isinstance(error, QueryError) and error.text is not None and error.position is not None
+        if not placed or not error.message.startswith("unknown stream "):
             return False
         unknown = {stream.name.lower() for stream in self.job.streams if stream.name not in self.known}
         return error.message.removeprefix("unknown stream ").lower() in unknown
