@@ -40,6 +40,9 @@ def shorten(files: Files, manifest: Manifest, most: int | None = None) -> Manife
     To be called before the commit; it writes lists only when it moves something.
     """
     most = MOST_NAMED if most is None else most
+    parts = (*manifest.outputs.results.values(), manifest.outputs.dead_letters, *manifest.streams.files.values())
+    if max(map(len, parts)) <= most and len(manifest.outputs.superseded) <= MOST_KEPT:
+        return manifest
     results, listed = dict(manifest.outputs.results), dict(manifest.outputs.listed)
     for query, named in manifest.outputs.results.items():
         released = manifest.released.get(query)

@@ -79,10 +79,9 @@ def remember(files: Files, manifest: Manifest, row: Row, seconds: Mapping[str, f
     The row before is completed by `seconds` of its batch that were known only after its commit. Files that the manifest
     no longer names are kept for a while for those that began to read before.
     """
-    *older, last = manifest.outputs.recent or [{}]
-    if last:
-        older.append(Fixed({**last, "seconds": {**last["seconds"], **seconds}}) if seconds else last)
-    recent = [*older, row]
+    recent = [*manifest.outputs.recent, row]
+    if seconds and len(recent) > 1:
+        recent[-2] = Fixed({**recent[-2], "seconds": {**recent[-2]["seconds"], **seconds}})
     if len(recent) <= RECENT:
         return manifest.with_outputs(recent=recent)
     # The newest rows stay: that of the last batch is not yet complete.

@@ -265,9 +265,9 @@ class Session(SessionTables):
     def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
         """Takes rows of one stream, or of several by name, as one batch: anything that `ms.run` takes.
 
-        Results that they complete are released when this returns; the streams that are not among them are silent. On a
-        checkpoint the rows count when this returns: if a sink or a listener fails, what it raised is raised here, with
-        a note that the rows count all the same. Any thread may push, but nothing within a batch may. Not on Spark.
+        Results that they complete are released when this returns; on a checkpoint counts and the like a batch later.
+        The streams that are not among them are silent. On a checkpoint the rows count when this returns: if a sink or a
+        listener fails, that is raised here with a note. Any thread may push, but nothing within a batch. Not on Spark.
         """
         raise NotImplementedError
 

@@ -111,12 +111,19 @@ def total_order(batch: pa.RecordBatch | Sequence[pa.Array], leading: Sequence[Nu
         return None
     if not columns:
         return None if _nondecreasing(leading) else order_by(leading)
+    if all(map(_is_whole, columns)) and (packed := _packed([*leading, *map(numbers_of, columns)])) is not None:
+        return None if bool((packed[1:] >= packed[:-1]).all()) else stable_order(packed)
     order, ties = _sorted_by_numbers(leading, length)
     for column in columns:
         if not len(ties.rows):
             break
         order, ties = _refined(order, ties, column)
     return order
+
+
+def _is_whole(column: pa.Array) -> bool:
+    """Whether a column's values are whole numbers, or stored as such, and none is missing."""
+    return not column.null_count and is_number_like(column.type) and not pa.types.is_floating(column.type)
 
 
 def group_rows(columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:

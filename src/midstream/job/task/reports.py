@@ -249,8 +249,7 @@ class Traffic:
         present = np.flatnonzero(counts)
         found = dict(zip(present.tolist(), counts[present].tolist(), strict=True))
         for known in (self.groups, *(() if stream is None else (self.arrived.setdefault(stream, {}),))):
-            # Most often nothing has been counted yet.
-            known.update({group: known.get(group, 0) + count for group, count in found.items()} if known else found)
+            known |= {g: known[g] + count if g in known else count for g, count in found.items()} if known else found
 
 
 @dataclass(slots=True)
