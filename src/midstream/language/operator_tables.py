@@ -11,7 +11,7 @@ from midstream.language.grammar import NAMES
 from midstream.language.nodes import Node
 from midstream.language.over_grammar import PREDICATE
 
-NOT, CONCATENATION, PRODUCT, SIGN = 3, 5, 7, 8
+NOT, CONCATENATION, SIGN = 3, 5, 8
 
 _INFIX = """
     OR 1 Or -, AND 2 And -, EQ 4 EQ =, NEQ 4 NEQ <>, LT 4 LT <, LTE 4 LTE <=, GT 4 GT >, GTE 4 GTE >=, LIKE 4 Like like,
@@ -32,36 +32,23 @@ OPERATORS: dict[type[Node], str] = {exp.NullSafeNEQ: "is_distinct_from"} | {
     getattr(exp, node): function for _, _, node, function in INFIX[2:]
 }
 
-CALLED: dict[TokenType, tuple[int, str]] = {
-    TokenType.IRLIKE: (PREDICATE, "regexp_matches_any_case"),
-    TokenType.AT_GT: (PREDICATE, "list_has_all"),
-    TokenType.LT_AT: (PREDICATE, "list_within"),
-    TokenType.PLACEHOLDER: (PREDICATE, "json_has_key"),
-    TokenType.HASH_ARROW: (CONCATENATION, "json_at"),
-    TokenType.DHASH_ARROW: (CONCATENATION, "json_text_at"),
-    TokenType.DAMP: (PREDICATE, "list_has_any"),
-    TokenType.HASH: (CONCATENATION, "xor"),
-    TokenType.CARET: (SIGN, "raised"),
-    TokenType.DSTAR: (SIGN, "raised"),
-}
+_CALLED = """
+    IRLIKE 4 regexp_matches_any_case, AT_GT 4 list_has_all, LT_AT 4 list_within, PLACEHOLDER 4 json_has_key,
+    DAMP 4 list_has_any, HASH_ARROW 5 json_at, DHASH_ARROW 5 json_text_at, HASH 5 xor, CARET 8 raised, DSTAR 8 raised
+"""
+
+CALLED = {TokenType[token]: (int(power), name) for token, power, name in map(str.split, _CALLED.split(","))}
 """Operators that are calls."""
 
-WORDS: dict[str, tuple[int, str]] = {
-    "DIV": (PRODUCT, "integer_division"),
-    "MOD": (PRODUCT, "mod"),
-    "QUOTIENT": (PRODUCT, "quotient"),
-    "REGEXP": (PREDICATE, "regexp_matches"),
-    "RLIKE": (PREDICATE, "regexp_matches"),
-    "SIMILAR": (PREDICATE, "regexp_full_match"),
-    "GLOB": (PREDICATE, "glob"),
-}
+_WORDS = """
+    DIV 7 integer_division, MOD 7 mod, QUOTIENT 7 quotient, REGEXP 4 regexp_matches, RLIKE 4 regexp_matches,
+    SIMILAR 4 regexp_full_match, GLOB 4 glob
+"""
+
+WORDS = {word: (int(power), name) for word, power, name in map(str.split, _WORDS.split(","))}
 """Words that are operators between two values, and names everywhere else."""
 
-PREFIXES: dict[TokenType, tuple[int, type[exp.Expression]]] = {
-    TokenType.NOT: (NOT, exp.Not),
-    TokenType.DASH: (SIGN, exp.Neg),
-    TokenType.TILDE: (SIGN, exp.BitwiseNot),
-}
+PREFIXES = {TokenType.NOT: (NOT, exp.Not), TokenType.DASH: (SIGN, exp.Neg), TokenType.TILDE: (SIGN, exp.BitwiseNot)}
 """Operators before a value."""
 
 LITERALS: dict[TokenType, Callable[[str], Node]] = {

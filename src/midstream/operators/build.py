@@ -176,10 +176,7 @@ def reach_of(node: p.OverStream) -> over_stream.OverReach:
     back = [(c.over.frame.unit, -(c.over.frame.start or 0)) for c in node.columns if c.over.call.function != "lag"]
     lags = [(c.over.known, c.columns[0], c.over.number or 0) for c in node.columns if c.over.call.function == "lag"]
     return over_stream.OverReach(
-        max(
-            [*(int(n) for unit, n in back if unit == "rows"), *(n for known, _, n in lags if not known)],
-            default=0,
-        ),
+        max([*(int(n) for unit, n in back if unit == "rows"), *(n for known, _, n in lags if not known)], default=0),
         max([int(n) for unit, n in back if unit == "groups"], default=0),
         max([math.ceil(n * tick) + 1 for unit, n in back if unit == "range"], default=0),
         tuple((name, n) for known, name, n in lags if known),
