@@ -237,7 +237,7 @@ def test_a_running_job_is_told_of_links_through_its_checkpoint(tmp_path):
             asked(str(tmp_path), command_in({"command": "links", "links": {"eu -> us": "1 ms, 0 MB/s"}}), 30)
     assert status["links"] == answer["links"]
     assert re.search("Bytes from eu to us.* were expected", explained)
-    assert status["queries"]["q"]["adaptivity"]["decision"]["reason"].startswith("The link from eu to us went")
+    assert status["queries"]["q"]["adaptivity"]["decisions"][-1]["reason"].startswith("The link from eu to us went")
     assert "^" in str(wrong.value)
 
 

@@ -123,7 +123,8 @@ def table_of(name: str, value: object, declared: pa.Schema = NO_COLUMNS) -> pa.T
 
     Python values take the types that are declared for their columns, where any are.
     """
-    return plain(name, _raw_table(name, value, declared))
+    rows = _raw_table(name, value, declared)
+    return rows if len(declared) and rows.schema.equals(declared, check_metadata=True) else plain(name, rows)
 
 
 def polars_of(table: pa.Table) -> Any:
