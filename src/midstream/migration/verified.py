@@ -58,7 +58,7 @@ class Verified:
     instant: int | None = None
     only_in_old: tuple[Mapping[str, Any], ...] = ()
     only_in_new: tuple[Mapping[str, Any], ...] = ()
-    answers: Any = field(default=None, compare=False, repr=False)
+    answers: Any = field(default=None, compare=False, repr=False, metadata={"forgotten": True})
     """What was being compared when a difference was found: both plans' results, where they are not stored."""
 
     @staticmethod
@@ -71,12 +71,6 @@ class Verified:
     def failing(since: int, compared_to: int, error: MidstreamError) -> Verified:
         """What is told of a new plan that fails where the old one does not."""
         return Verified(since, compared_to, f"the new plan failed: {error.message}")
-
-    @staticmethod
-    def from_json(known: Mapping[str, Any]) -> Verified:
-        """What plain values said."""
-        sides = {side: tuple(known[side]) for side in ("only_in_old", "only_in_new")}
-        return Verified(**{**known, **sides})
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""

@@ -6,9 +6,7 @@ columns, or where a condition holds, by comparing what is left of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -39,16 +37,6 @@ class ShadowText:
     waits: bool = False
     withhold: bool = False
     change: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """As a manifest has it."""
-        return {**asdict(self), "columns": list(self.columns)}
-
-    @staticmethod
-    def from_json(known: Mapping[str, Any]) -> ShadowText:
-        """What a manifest had."""
-        found = ShadowText(**known)
-        return replace(found, columns=tuple(found.columns))
 
     def compared(self, results: pa.Table, functions: Functions) -> pa.Table:
         """What is compared of the results of either text."""

@@ -19,6 +19,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name, query_of_copy
 from midstream.checkpoint.stored_results import stored_results
+from midstream.codec import forgotten, read, written
 from midstream.errors import InputError, MigrationError, QueryError
 from midstream.job.circumstances import is_finished
 from midstream.job.migrations.copies import adopted, archive_name, archived, without_copy
@@ -48,7 +49,7 @@ class Verification:
     stretch: Stretch
     passed: bool = False
     """Whether nothing differed, and the query itself is to migrate now."""
-    comparison: Comparison | None = None
+    comparison: Comparison | None = forgotten(lambda: None)
     """What is left to compare; rebuilt from the stored results where it is not known."""
     slots: tuple[int, ...] | None = None
     """The slots that go over to the plan; None: all."""
@@ -57,24 +58,6 @@ class Verification:
     differs: Verified | None = None
     """The first difference, where it is for people to judge."""
 
-    def to_json(self) -> dict[str, Any]:
-        """What a manifest says of it."""
-        done = {name: getattr(self, name) for name in _PLAIN}
-        some: dict[str, Any] = {"slots": list(self.slots)} if self.slots is not None else {}
-        some |= {} if self.shadow is None else {"shadow": self.shadow.to_json()}
-        some |= {} if self.differs is None else {"differs": self.differs.to_json()}
-        return {**done, "ticks": self.stretch.ticks, "until": self.stretch.until, **some}
-
-    @staticmethod
-    def from_json(done: Mapping[str, Any]) -> Verification:
-        """What a manifest said."""
-        slots = tuple(done["slots"]) if "slots" in done else None
-        stretch = Stretch(done["ticks"], done["until"])
-        plain = {name: done[name] for name in _PLAIN}
-        shadow = ShadowText.from_json(done["shadow"]) if "shadow" in done else None
-        differs = Verified.from_json(done["differs"]) if "differs" in done else None
-        return Verification(**plain, stretch=stretch, slots=slots, shadow=shadow, differs=differs)
-
     def found(self, end: int | None = None) -> Verified:
         """What has been found, if nothing differs from here on."""
         return self.differs or Verified(self.since, self.compared_to if end is None else end)
@@ -82,9 +65,6 @@ class Verification:
     def under_way(self, old_plan: str, copy: RunningQuery | None) -> dict[str, Any]:
         """What the history says of it before its end."""
         return _record(self, old_plan, copy, VERIFYING, None, self.found())
-
-
-_PLAIN = ("plan", "strategy", "trigger", "part", "since", "compared_to", "passed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +99,7 @@ class Verifications:
     def follow(self, manifest: Manifest) -> None:
         """Goes on with what a manifest says."""
         known = {name: account.verifying for name, account in manifest.accounts.items()}
-        self.by_query = {name: Verification.from_json(done) for name, done in known.items() if done is not None}
+        self.by_query = {name: read(Verification, done) for name, done in known.items() if done is not None}
 
     def is_shadow(self, copy: str) -> bool:
         """Whether a copy runs by another text than its query."""
@@ -163,11 +143,11 @@ class Verifications:
         files: Files,
         manifest: Manifest,
         queries: Mapping[str, RunningQuery],
-        written: Callable[[], None] = lambda: None,
+        wait: Callable[[], None] = lambda: None,
     ) -> tuple[Manifest, dict[str, Consequence]]:
         """A batch's manifest with what the comparison of its results has shown, and what follows from that.
 
-        `written` waits for files of the batch that are still being written.
+        `wait` is for files of the batch that are still being written.
         """
         if not self.by_query:
             return manifest, {}
@@ -183,9 +163,9 @@ class Verifications:
                 withheld = {copy: shadow is not None and shadow.withhold for copy, shadow in others.items()}
                 manifest, found[name] = _filled(manifest, made, queries, name, known, withheld)
                 continue
-            written()
+            wait()
             manifest, found[name] = _examined(files, manifest, queries, name, known)
-        under_way = {name: one.verification.to_json() for name, one in found.items() if one.verification is not None}
+        under_way = {name: written(one.verification) for name, one in found.items() if one.verification is not None}
         accounts = manifest.accounts.items()
         told = replace(manifest, accounts={n: replace(one, verifying=under_way.get(n)) for n, one in accounts})
         return told, found
