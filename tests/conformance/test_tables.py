@@ -22,10 +22,12 @@ TABLES = {
             "name": ["car", "engine", "body", "piston", "valve", "ring", None],
         }
     ),
-    "moments": duckdb.sql(
+    "moments": duckdb.connect()
+    .sql(
         """SELECT * FROM (VALUES (TIMESTAMP '2024-02-29 12:34:56.789', INTERVAL '1 month'), (NULL, NULL),
           (TIMESTAMP '1999-12-31 23:59:59.000001', INTERVAL '3 days'), (TIMESTAMP '2024-01-01', NULL)) v(t, i)"""
-    ).to_arrow_table(),
+    )
+    .to_arrow_table(),
     "ways": pa.table({"a": pa.array([1, 2, 3, 1, 5], pa.int64()), "b": pa.array([2, 3, 1, 4, 6], pa.int64())}),
 }
 RECURSIVE = (
