@@ -120,6 +120,35 @@ def test_an_average_of_whole_numbers_is_one_in_flink() -> None:
     assert rows("SELECT avg(a) FROM t WHERE a > 1", "risingwave") == [(2.5,)]
 
 
+RISINGWAVE = [
+    ("format('Testing %s, %s, %%', 'one', 'two')", "Testing one, two, %"),
+    ("'abc' SIMILAR TO '%(b|d)%'", True),
+    ("'abc' NOT SIMILAR TO '(b|c)%'", True),
+    ("'abc' SIMILAR TO 'a.c'", False),
+    ("string_to_array('a b', '')", ["a b"]),
+    ("string_to_array('a b', NULL)", ["a", " ", "b"]),
+    ("string_to_array('a b', ' ', 'a')", [None, "b"]),
+    ("substr('hello', -3)", "hello"),
+    ("substring('hello', 0, 3)", "he"),
+    ("EXTRACT(SECOND FROM TIMESTAMP '1970-01-01 00:00:10.5')", 10.5),
+    (r"'axb' LIKE 'a\_b'", False),
+    (r"'a!_b' LIKE 'a!_b' ESCAPE '!'", False),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), RISINGWAVE)
+def test_a_value_of_risingwave_is_what_it_says(value: str, expected: object) -> None:
+    assert rows(f"SELECT {value} AS r", "risingwave") == [(expected,)]
+
+
+def test_lists_in_lists_and_matches_with_flags_give_rows_in_risingwave() -> None:
+    assert rows("SELECT unnest(ARRAY[ARRAY[1, 2], ARRAY[3]])", "risingwave") == [(1,), (2,), (3,)]
+    assert rows("SELECT x FROM unnest(ARRAY[4, 5]) AS u(x)", "risingwave") == [(4,), (5,)]
+    assert rows("SELECT regexp_matches('abAB', 'b', 'i')", "risingwave") == [(["b"],), (["B"],)]
+    assert rows("SELECT unnest(regexp_matches('#1 #2', '#.', 'g'))", "risingwave") == [("#1",), ("#2",)]
+    assert rows("SELECT regr_slope(a, a) FROM t WHERE a = 1", "risingwave") == [(None,)]
+
+
 def test_series_and_matches_give_rows_in_risingwave() -> None:
     assert rows("SELECT a, generate_series(1, a) FROM t WHERE a < 3", "risingwave") == [(1, 1), (2, 1), (2, 2)]
     assert rows("SELECT x FROM generate_series(1, 2) AS s(x)", "risingwave") == [(1,), (2,)]

@@ -205,3 +205,11 @@ FLAGGED = (
     " || coalesce('(?' || nullif(regexp_replace({2}, '[gic]', '', 'g'), '') || ')', '') || {1})"
 )
 """A pattern with flags as PostgreSQL has them: of i and c the last one counts."""
+
+_SQL = r"regexp_replace(regexp_replace({1}, '([.$])', '\\\1', 'g'), '(^|[^\[])\^', '\1\\^', 'g')"
+
+MATCHED = (
+    r"CASE WHEN contains({1}, '\') THEN error('a pattern of SIMILAR TO has no backslash')"
+    f" ELSE regexp_full_match({{0}}, '(?s)' || replace(replace({_SQL}, '%', '.*'), '_', '.')) END"
+)
+"""Whether a text has a pattern as the SQL standard writes it."""

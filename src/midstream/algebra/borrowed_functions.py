@@ -20,6 +20,7 @@ from midstream.algebra.borrowed_forms import (
     HALF_UP,
     LOGARITHM,
     MADE,
+    MATCHED,
     PARAMETER,
     PART,
     QUANTIFIED,
@@ -259,6 +260,19 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         f"nullif(regexp_extract({{0}}, CASE {{1}} {PART} ELSE error('parse_url has no such part') END, 1), '')",
         f"CASE WHEN {{1}} = 'QUERY' THEN {PARAMETER.replace('{1}', '{2}')} END",
     ),
+    "substring_within": (
+        "substring({0}, greatest({1}, 1))",
+        "CASE WHEN {2} < 0 THEN error('a length is 0 at least') ELSE"
+        " substring({0}, greatest({1}, 1), greatest({1} + {2}, 1) - greatest({1}, 1)) END",
+    ),
+    "text_to_list": tuple(
+        f"list_transform(CASE WHEN {{1}} IS NULL THEN string_split({{0}}, '') WHEN {{1}} = '' THEN [{{0}}]"
+        f" ELSE string_split({{0}}, {{1}}) END, lambda e: {element})"
+        for element in ("e", "nullif(e, {2})")
+    ),
+    "matches_sql": (MATCHED,),
+    "list_flat": ("flatten(flatten({0}))", "flatten({0})", "{0}"),
+    "seconds_of": ("date_part('microsecond', {0}) / 1000000",),
     "substring_from": ("substring({0}, CASE {1} WHEN 0 THEN 1 ELSE {1} END, {2})",),
     "url_encode_param": ("replace(url_encode({0}), '%20', '+')",),
     "url_decode_param": ("url_decode(replace({0}, '+', '%20'))",),

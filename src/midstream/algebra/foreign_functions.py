@@ -31,6 +31,12 @@ _SPARK = {
 _RISINGWAVE = {
     "GENERATE_SERIES": "unnest(generate_series(…))",
     "REGEXP_MATCHES/2": "regexp_matches(…, 'g')",
+    "REGEXP_MATCHES/3": "unnest(regexp_matches_all(…))",
+    "UNNEST/1": "unnest(list_flat(…))",
+    "FORMAT": "printf(…)",
+    **{f"{name}/2": f"nanvl({name.lower()}(…), NULL)" for name in ("REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2", "CORR")},
+    "STRING_TO_ARRAY": "text_to_list(…)",
+    **{f"{name}/{n}": "substring_within(…)" for name in ("SUBSTR", "SUBSTRING") for n in (2, 3)},
 }
 
 _KSQLDB = {

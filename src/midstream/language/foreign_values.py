@@ -61,13 +61,33 @@ def _require_parentheses(text: str, tokens: Sequence[Token]) -> None:
             loosest[-1] = tightness or len(TIGHTNESS)
 
 
+def backslashes(text: str) -> Iterator[Edit]:
+    """A backslash in a pattern of LIKE escapes."""
+    tokens = [*tokens_of(text), NOTHING]
+    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        pattern = token.token_type == TokenType.STRING and before.token_type in (TokenType.LIKE, TokenType.ILIKE)
+        if pattern and "\\" in token.text and after.text.upper() != "ESCAPE":
+            yield Edit(token.end + 1, token.end + 1, r" ESCAPE '\'")
+
+
+def similar(text: str) -> Iterator[Edit]:
+    """`a SIMILAR TO 'x%'`, of which `%` and `_` stand for any letters."""
+    for token, after in pairwise(tokens_of(text)):
+        if (token.text.upper(), after.text.upper()) == ("SIMILAR", "TO"):
+            yield Edit(token.start, after.end + 1, "MATCHES_SQL")
+
+
+def seconds(text: str) -> Iterator[Edit]:
+    """`EXTRACT(SECOND FROM t)`, which has a fraction."""
+    for call in calls(text, ("EXTRACT",)):
+        if call.arguments[0][0].text.upper() in ("SECOND", "SECONDS") and len(call.arguments[0]) > 2:
+            yield Edit(call.start, call.arguments[0][2].start, "seconds_of(")
+
+
 def spark_places(text: str) -> Iterator[Edit]:
-    """`list[0]` is the first element, places of `transform(list, (x, i) -> …)` count from 0, a backslash escapes."""
+    """`list[0]` is the first element, places of `transform(list, (x, i) -> …)` count from 0."""
     tokens, opened = tokens_of(text), list[int]()
     for i, token in enumerate(tokens):
-        escaped = token.token_type == TokenType.STRING and "\\" in token.text
-        if escaped and tokens[i - 1].token_type in (TokenType.LIKE, TokenType.ILIKE):
-            yield Edit(token.end + 1, token.end + 1, r" ESCAPE '\'")
         if token.token_type in OPENING:
             opened.append(i)
         elif token.token_type in CLOSING and opened:
@@ -137,5 +157,9 @@ def nulls_placed(text: str, dialect: str, times: frozenset[str]) -> Iterator[Edi
                 break
 
 
-READ_FIRST = {"spark": (spark_constants, spark_places)}
+READ_FIRST = {
+    "spark": (spark_constants, backslashes, seconds, spark_places),
+    "flink": (backslashes, similar),
+    "risingwave": (backslashes, seconds, similar),
+}
 """By dialect, what is changed before all else, so that the text can be read."""

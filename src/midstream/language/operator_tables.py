@@ -42,7 +42,7 @@ CALLED = {TokenType[token]: (int(power), name) for token, power, name in map(str
 
 _WORDS = """
     DIV 7 integer_division, MOD 7 mod, QUOTIENT 7 quotient, REGEXP 4 regexp_matches, RLIKE 4 regexp_matches,
-    SIMILAR 4 regexp_full_match, GLOB 4 glob
+    SIMILAR 4 regexp_full_match, MATCHES_SQL 4 matches_sql, GLOB 4 glob
 """
 
 WORDS = {word: (int(power), name) for word, power, name in map(str.split, _WORDS.split(","))}
