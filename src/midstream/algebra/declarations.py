@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ SINCE = "#since"
 """The hidden time column of a table that has none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StreamDeclaration:
     """A stream's name, columns and time column; `lateness` and `skew` in ticks.
 
@@ -55,12 +56,12 @@ class StreamDeclaration:
         if len(set(self.columns.names)) != len(self.columns.names):
             raise InputError(f"stream {self.name} has two columns of the same name")
 
-    @property
+    @cached_property
     def visible(self) -> pa.Schema:
         """The columns that queries can name."""
         return pa.schema([f for f in self.columns if f.name not in (ARRIVAL, SINCE)])
 
-    @property
+    @cached_property
     def domain(self) -> TimeDomain:
         """What the stream's ticks mean."""
         return TimeDomain(self.columns.field(self.time).type)

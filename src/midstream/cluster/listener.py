@@ -182,5 +182,5 @@ def _put_in_place(session: Commanded, command: ReplaceQuery) -> dict[str, Any]:
 def status(session: Commanded) -> dict[str, Any]:
     """How far a session is; before its first batch, which queries it has."""
     job = session._job
-    begun = {name: QueryEntry(q.cql, q.plan.text, time=q.plan.query.domain.word) for name, q in job.queries.items()}
+    begun = {name: QueryEntry(q.cql, q.plan.text, time=q.plan.domain.word) for name, q in job.queries.items()}
     return status_record(StoredJob(job.store, job.manifest or Manifest("", -1, queries=begun)))

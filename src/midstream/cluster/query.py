@@ -122,7 +122,7 @@ class Query(ContinuousQuery):
             raise MigrationError(
                 "migrations of a job do not queue", hint="wait for the end of the one that is under way, or cancel it"
             )
-        stretch = None if verify is None else ticks(verify, self._running.plan.query.domain)
+        stretch = None if verify is None else ticks(verify, self._running.plan.domain)
         self._enrolment.migrate(self.name, plan, strategy, trigger, part, slots, stretch)
 
     def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
@@ -146,12 +146,12 @@ class Query(ContinuousQuery):
     def history(self) -> Records[StoredMigration]:
         """Its migrations, oldest first, also those before a restart; the last may be waiting or under way."""
         past = history_of(self._job, self._running)
-        return Records(past_migration(self.name, record, self._running.plan.query.domain.word) for record in past)
+        return Records(past_migration(self.name, record, self._running.plan.domain.word) for record in past)
 
     @property
     def decisions(self) -> Records[StoredDecision]:
         """What was decided about its plan, also to stay, oldest first and also before a restart."""
-        time = self._running.plan.query.domain.word
+        time = self._running.plan.domain.word
         return Records(StoredDecision(self.name, **past, time=time) for past in decisions_of(self._job, self.name))
 
     @property

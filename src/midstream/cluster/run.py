@@ -265,7 +265,7 @@ class Enrolment:
             self.begin_to_fill(changes)
         else:
             new = changes[0].new
-            self._begin_shadow(new, shadow, Stretch(ticks(command.verify or 0, new.plan.query.domain)))
+            self._begin_shadow(new, shadow, Stretch(ticks(command.verify or 0, new.plan.domain)))
 
     def begin_to_fill(self, changes: Sequence[Replacement]) -> None:
         """Runs texts that change together beside the old ones, until the windows of all are full and none is ahead."""

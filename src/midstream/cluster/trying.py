@@ -236,7 +236,7 @@ class Trying:
             known = UNKNOWN if watcher is None else watcher.observed
             if not set(aliases) <= set(known.streams):
                 known = arrivals(past, aliases)
-            prices = self.job.watchers.constants.by_tick(query.plan.query.domain)
+            prices = self.job.watchers.constants.by_tick(query.plan.domain)
             estimator = Estimator(known, query.plan.emission, prices)
             found, cost = estimator.cost(query.plan.logical), estimator.per_tick(query.plan.logical)
             return TrialForecast(cost, found.work, cost * ticks / prices.second, found.state_rows)

@@ -97,7 +97,7 @@ class Received(SourceNode):
         return self.producer.domain
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fragment:
     """A part of a plan; `route` is how its output travels to `reader`, the fragment above (None: results)."""
 
@@ -107,12 +107,12 @@ class Fragment:
     route: Route
     reader: int | None
 
-    @property
+    @cached_property
     def sources(self) -> tuple[SourceNode, ...]:
         """The streams it reads."""
         return tuple(node for node in leaves(self.plan) if not isinstance(node, Received))
 
-    @property
+    @cached_property
     def received(self) -> tuple[Received, ...]:
         """The fragments it reads."""
         return tuple(node for node in leaves(self.plan) if isinstance(node, Received))
@@ -130,7 +130,7 @@ class Staged:
         """The fragment that gives the results."""
         return self.fragments[-1]
 
-    @property
+    @cached_property
     def stages(self) -> int:
         """How many stages there are."""
         return 1 + max(fragment.stage for fragment in self.fragments)

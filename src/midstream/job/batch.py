@@ -283,7 +283,7 @@ def finished(registers: Mapping[str, int], streams: Mapping[int, StreamDeclarati
 
 def entry_of(query: RunningQuery) -> QueryEntry:
     """A query as manifests tell of it."""
-    time = "integer" if query.plan.query.domain.is_integer else "timestamp"
+    time = "integer" if query.plan.domain.is_integer else "timestamp"
     functions = ",".join(sorted(query.functions))
     return QueryEntry(query.cql, query.plan.text, query.emit_every, functions, time=time)
 

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
+import pyarrow as pa
+
 from midstream.algebra.emission import Emission, emission_of
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import Relation, aliases
 from midstream.algebra.statistics import UNKNOWN, Statistics
+from midstream.algebra.time import TimeDomain
 from midstream.errors import QueryError
 from midstream.html import section
 from midstream.optimizer.cost import Constants
@@ -41,6 +44,16 @@ class Plan:
     query: Relation = field(repr=False)
     logical: Relation = field(repr=False)
     emission: Emission = field(repr=False)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of its results."""
+        return self.query.schema
+
+    @cached_property
+    def domain(self) -> TimeDomain:
+        """How instants of its results are read."""
+        return self.query.domain
 
     @cached_property
     def text(self) -> str:

@@ -275,7 +275,7 @@ def event_of(query: str, plan: Plan, event: Mapping[str, Any]) -> StoredMigratio
     """A query's start, its end, or that it shares nothing any more."""
     with_whom = ", ".join(event.get("shares") or event.get("shared") or ())
     note = f"shares {with_whom}" if event.get("shares") else f"shared {with_whom}" if with_whom else ""
-    kind, period = str(event["event"]), Period(time=plan.query.domain.word)
+    kind, period = str(event["event"]), Period(time=plan.domain.word)
     return StoredMigration(query, "", plan.text, "", kind, kind, None, period, note=note, record=event)
 
 
@@ -283,4 +283,4 @@ def migration_of(query: str, plan: Plan, record: MigrationRecord) -> StoredMigra
     """A migration after its end."""
     told = {"event": "migrated", "record": record, **record.as_dict()}
     when = {"status": record.outcome, "start_batch": None, "end_batch": None}
-    return past_migration(query, {**told, **when}, plan.query.domain.word)
+    return past_migration(query, {**told, **when}, plan.domain.word)

@@ -33,10 +33,10 @@ def planned_changes(
 ) -> list[PlannedChange]:
     """The wanted migrations in order of time, each checked against the plan that will run by then."""
     changes = []
-    for wanted in sorted(migrations, key=lambda m: tick_of(m.at, plan.query.domain)):
+    for wanted in sorted(migrations, key=lambda m: tick_of(m.at, plan.domain)):
         target = plan_query(plan.query, wanted.plan, emit_every)
         way(strategy_named(wanted.strategy), plan, target, catalog.functions, wanted.part)
-        domain = plan.query.domain
+        domain = plan.domain
         verify = None if wanted.verify is None else ticks(wanted.verify, domain)
         changes.append(PlannedChange(tick_of(wanted.at, domain), target, wanted.strategy, wanted.part, verify))
         plan = target

@@ -36,7 +36,7 @@ def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:
     committed, event = job.manifest, job.announcements.last
     manifest = committed or Manifest("", -1)
     account, known = manifest.account(query.name), manifest.streams
-    streams, domain = sorted(query.streams), query.plan.query.domain
+    streams, domain = sorted(query.streams), query.plan.domain
     states = states_of(manifest, query.name)
     return {
         **({} if account.knowledge is None else {"observed": account.knowledge["observed"]}),

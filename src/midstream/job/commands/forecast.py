@@ -195,7 +195,7 @@ def _between(job: Job, query: RunningQuery, target: RunningQuery) -> Record:
     """What a forecast says of the two plans; equal ones: there is nothing to migrate."""
     return {
         "query": query.name,
-        "time": "integer" if query.plan.query.domain.is_integer else "timestamp",
+        "time": "integer" if query.plan.domain.is_integer else "timestamp",
         "from": query.plan.text,
         "to": target.plan.text,
         "graph": graph_of(target)["nodes"],

@@ -29,7 +29,7 @@ def watched(job: Job, query: RunningQuery, topology: Topology | None) -> Estimat
     watcher = job.watchers.by_query.get(query.name)
     if watcher is None or not watcher.observed.streams:
         return None
-    prices = job.watchers.constants.by_tick(query.plan.query.domain)
+    prices = job.watchers.constants.by_tick(query.plan.domain)
     return Estimator(watcher.observed, query.plan.emission, prices, True, topology)
 
 

@@ -298,7 +298,7 @@ def _counted(batch: Batch, manifest: Manifest | None, query: str) -> dict[str, A
 def _instants(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     """How far streams and results are: timestamps where time is one."""
     streams = {declaration.name: declaration.domain for declaration in batch.incoming.streams.values()}
-    queries = {name: query.plan.query.domain for name, query in batch.queries.items()}
+    queries = {name: query.plan.domain for name, query in batch.queries.items()}
     known = {} if manifest is None else manifest.streams.registers
     released = {} if manifest is None else _released(manifest)
     return {

@@ -24,4 +24,4 @@ def results_of_query(files: Files, manifest: Manifest, query: str, plan: Plan, s
 def start_column(plan: Plan) -> str:
     """The column that says when a result starts."""
     names = result_table(plan, None).column_names
-    return "ts" if names[-1] == "ts" and len(names) == len(plan.query.schema) + 1 else "valid_from"
+    return "ts" if names[-1] == "ts" and len(names) == len(plan.schema) + 1 else "valid_from"

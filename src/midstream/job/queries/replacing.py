@@ -48,7 +48,7 @@ def same_query(old: RunningQuery, new: RunningQuery) -> bool:
     """Whether two queries by the same plan are one and the same, state and all."""
     return (
         old.plan.physical.content == new.plan.physical.content
-        and old.plan.query.schema.equals(new.plan.query.schema)
+        and old.plan.schema.equals(new.plan.schema)
         and type(old.plan.query) is type(new.plan.query)
         and old.plan.emission == new.plan.emission
         and _kept_by(old) == _kept_by(new)

@@ -13,7 +13,7 @@ from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, tick_at
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.names import lane_name
 from midstream.distribution.alignment import differing_fragments
-from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves, sorted_by_group
+from midstream.distribution.fragments import Fragment, Route, Staged, sorted_by_group
 from midstream.distribution.stages import cut
 from midstream.job.queries.filling import FilledWindow
 from midstream.job.task.ingest import reached
@@ -283,7 +283,7 @@ class RunningQuery:
         found: dict[int, int] = {}
         passed: dict[int, int] = {}
         for fragment in self.staged.fragments:
-            incoming = [passed[leaf.fragment] for leaf in leaves(fragment.plan) if isinstance(leaf, Received)]
+            incoming = [passed[leaf.fragment] for leaf in fragment.received]
             found[fragment.number] = min([frontier, *incoming])
             box = self.boxes[fragment.number]
             box.restore(found[fragment.number])

@@ -394,5 +394,5 @@ class SharingPlan:
             return []
         begun = self.records[name].begun(self.batch_id, self.queries[name].plan.text)
         derived = {rows.alias: rows.of for rows in self.derived if rows.query == name}
-        gap = unanswered(ended, self.start(name), self.queries[name].plan.query.domain)
+        gap = unanswered(ended, self.start(name), self.queries[name].plan.domain)
         return [{**begun, **self.completeness(name), "derived": derived, "gap": gap}]

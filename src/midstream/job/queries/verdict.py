@@ -88,7 +88,7 @@ class Verdict:
         told = plan.completeness(name)
         seconds = sum(window.rows for window in windows) * (costs.row + costs.probe + costs.insert) / costs.second
         ended = INFINITY if query.begins.paced else answered_to(before, name, INFINITY)
-        gap = unanswered(ended, record.start, query.plan.query.domain)
+        gap = unanswered(ended, record.start, query.plan.domain)
         return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds, gap)
 
     @property

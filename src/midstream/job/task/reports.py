@@ -121,7 +121,7 @@ class BoxWatch:
     """Times the operators of a box in one batch."""
 
     def __init__(self, box: SharedGraph) -> None:
-        self.box = box
+        self.box, self.labels = box, [node.label for node in box.nodes]
         self.timings = Timings(this_process().monotonic)
         self.timings.attach(box)
 
@@ -135,11 +135,11 @@ class BoxWatch:
         """What each operator did, or each of some by number."""
         found = []
         for number in range(len(self.box.operators)) if chosen is None else chosen:
-            node, operator = self.box.nodes[number], self.box.operators[number]
+            operator = self.box.operators[number]
             spent = self.timings.spent(operator)
             found.append(
                 OperatorReport(
-                    node.label,
+                    self.labels[number],
                     replace(operator.work),  # which the next batch counts anew
                     spent.seconds,
                     spent.rows,

@@ -27,7 +27,7 @@ from midstream.optimizer.plans import Plan
 
 def result_table(plan: Plan, elements: Elements | None) -> pa.Table:
     """Released results as a table: payload and `valid_from`, `valid_to`, or `ts` for streams."""
-    schema, domain = plan.query.schema, plan.query.domain
+    schema, domain = plan.schema, plan.domain
     columns = [] if elements is None else list(elements.columns.columns)
     if elements is None:
         columns = [pa.array([], f.type) for f in schema]
@@ -189,7 +189,7 @@ def write_results(place: ResultPlace, given: Mapping[str, ResultsBuffer]) -> dic
     alike: dict[str, list[str]] = {}
     for name, results in given.items():
         few = not results.spool.rows and results.rows < ALONE
-        if results.rows and few and QUERY not in results.plan.query.schema.names:
+        if results.rows and few and QUERY not in results.plan.schema.names:
             alike.setdefault(_columns(results.plan, results.held[0]), []).append(name)
         elif results.rows:
             found[name] = _alone(place, name, results)
@@ -236,7 +236,7 @@ def shared_parquet(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Buff
 def _columns(plan: Plan, elements: Elements) -> str:
     """Results of equal texts can lie in one table."""
     kinds = [str(kind) for kind in elements.columns.schema.types]
-    return str((plan.query.schema.names, kinds, isinstance(plan.query, ToStream), plan.query.domain.output_type))
+    return str((plan.schema.names, kinds, isinstance(plan.query, ToStream), plan.domain.output_type))
 
 
 def _digest(columns: str) -> str:

@@ -104,7 +104,7 @@ def _literally(path: str) -> str:
 
 
 def _literal(plan: Plan, ticks: int) -> Column:
-    kind = plan.query.domain.output_type
+    kind = plan.domain.output_type
     if pa.types.is_integer(kind):
         return F.lit(ticks)
     moment = F.timestamp_micros(F.lit(ticks))
