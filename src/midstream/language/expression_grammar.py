@@ -13,11 +13,9 @@ from midstream.language.call_grammar import CallGrammar
 from midstream.language.grammar import NAMES
 from midstream.language.nodes import Node, at
 from midstream.language.operator_tables import (
-    BINARY,
+    BETWEEN,
     BYTEWISE,
-    CALLED,
     CLAUSES,
-    CONCATENATION,
     FUNCTION_WORDS,
     LITERALS,
     NEGATABLE,
@@ -28,6 +26,7 @@ from midstream.language.operator_tables import (
     STARTS_OPERAND,
     WINDOW_WORDS,
     WORDS,
+    Operator,
 )
 from midstream.language.over_grammar import PREDICATE
 
@@ -57,71 +56,52 @@ class ExpressionGrammar(CallGrammar):
             if binding is None or binding <= power:
                 self._depth -= 1
                 return left
-            left = self._infix(left, binding)
+            left = self._infix(left)
 
     def _binding(self) -> int | None:
-        kind = self._curr.token_type
-        if self._shifts():
-            return CONCATENATION
-        if kind in BINARY:
-            return BINARY[kind][0]
-        if kind in CALLED:
-            return CALLED[kind][0]
-        if kind == TokenType.NOT:
-            return PREDICATE if self._next.token_type in NEGATABLE or self._is_operator(1) else None
-        if self._is_operator(0):
-            return WORDS[self._curr.text.upper()][0]
-        return PREDICATE if self.peek_word("ISNULL", "NOTNULL") else POSTFIX.get(kind)
+        if (operator := self._between(0)) is not None:
+            return operator[0]
+        if self.peek(TokenType.NOT):
+            worded = self._next.token_type == TokenType.VAR and self._between(1)
+            return PREDICATE if self._next.token_type in NEGATABLE or worded else None
+        return PREDICATE if self.peek_word("ISNULL", "NOTNULL") else POSTFIX.get(self._curr.token_type)
 
-    def _shifts(self) -> bool:
-        """Whether `<<` or `>>` comes next."""
-        kind, adjacent = self._curr.token_type, self._next.start == self._curr.end + 1
-        return kind in SHIFTS and self._next.token_type == kind and adjacent
-
-    def _is_operator(self, ahead: int) -> bool:
-        """Whether a word between two values comes so far ahead."""
+    def _between(self, ahead: int) -> Operator | None:
+        """The operator between two values that comes so far ahead."""
         token, following = self._at(self._index + ahead), self._at(self._index + ahead + 1)
-        known = token.token_type == TokenType.VAR and token.text.upper() in WORDS
-        return known and following.token_type in STARTS_OPERAND
+        if token.token_type in SHIFTS and following.token_type == token.token_type and following.start == token.end + 1:
+            return SHIFTS[token.token_type]
+        if token.token_type == TokenType.VAR and following.token_type in STARTS_OPERAND:
+            return WORDS.get(token.text.upper())
+        return BETWEEN.get(token.token_type)
 
-    def _called(self, left: Node, token: Token, name: str, power: int) -> Node:
-        """An operator that is a call; the token is the last one of it."""
-        self._advance()
-        if token.text.upper() == "SIMILAR":
-            self.need_word("TO")
-        return self._named_call(name, token, left, self.value(power))
-
-    def _infix(self, left: Node, binding: int) -> Node:
-        token = self._curr
-        if self._shifts():
-            self._advance()
-            return self._called(left, token, SHIFTS[token.token_type], binding)
-        if token.token_type in CALLED:
-            return self._called(left, token, CALLED[token.token_type][1], binding)
-        if token.token_type in BINARY and token.token_type not in (TokenType.LIKE, TokenType.ILIKE):
-            self._advance()
-            if binding == PREDICATE and (quantified := self._quantified(left, token)) is not None:
-                return quantified
-            made = BINARY[token.token_type][1](this=left, expression=self.value(binding))
-            return at(made, token)
+    def _infix(self, left: Node) -> Node:
         negated = self.take(TokenType.NOT)
-        operator = self._curr
-        if self._is_operator(0):
-            made = self._called(left, operator, WORDS[operator.text.upper()][1], binding)
-        elif operator.token_type in CALLED:
-            made = self._called(left, operator, CALLED[operator.token_type][1], binding)
-        elif missing := self.take_word("ISNULL", "NOTNULL"):
-            made = at(exp.Is(this=left, expression=exp.Null()), missing)
-            made = at(exp.Not(this=made), missing) if missing.text.upper() == "NOTNULL" else made
-        else:
-            self._advance()
-            made = self._predicate(left, operator)
+        token, operator = self._curr, self._between(0)
+        self._advance()
+        made = self._predicate(left, token) if operator is None else self._operation(left, token, *operator)
         if negated and isinstance(made.expression, exp.Any | exp.All):  # not all are like it: one is not
             every = exp.Any if isinstance(made.expression, exp.All) else exp.All
             made.set("expression", every(this=made.expression.this))
         return at(exp.Not(this=made), negated) if negated else made
 
-    def _quantified(self, left: Node, operator: Token) -> Node | None:
+    def _operation(self, left: Node, token: Token, power: int, kind: type[Node] | str) -> Node:
+        """A value, an operator whose first token is behind us, and what comes next."""
+        if isinstance(kind, str):
+            if token.token_type in SHIFTS:
+                self._advance()
+            if token.text.upper() == "SIMILAR":
+                self.need_word("TO")
+            return self._named_call(kind, token, left, self.value(power))
+        if power == PREDICATE and (quantified := self._quantified(left, token, kind)) is not None:
+            return quantified
+        made = at(kind(this=left, expression=self.value(power)), token)
+        if not issubclass(kind, exp.Like | exp.ILike) or not self.take_word("ESCAPE"):
+            return made
+        name = "like_escape" if issubclass(kind, exp.Like) else "ilike_escape"
+        return self._named_call(name, token, left, made.expression, self.value(PREDICATE))
+
+    def _quantified(self, left: Node, operator: Token, kind: type[Node]) -> Node | None:
         """`x > ANY (…)` or `x > ALL (…)`, of a list or a sub-query; `= ANY` and `<> ALL` of a sub-query are IN."""
         every = self.peek(TokenType.ALL)
         if not (every or self.peek_word("ANY", "SOME")) or self._next.token_type != TokenType.L_PAREN:
@@ -138,7 +118,7 @@ class ExpressionGrammar(CallGrammar):
             made = at(exp.In(this=left, query=query), operator)
             return at(exp.Not(this=made), operator) if every else made
         quantified = at((exp.All if every else exp.Any)(this=inside), operator)
-        return at(BINARY[operator.token_type][1](this=left, expression=quantified), operator)
+        return at(kind(this=left, expression=quantified), operator)
 
     def _predicate(self, left: Node, operator: Token) -> Node:
         match operator.token_type:
@@ -150,13 +130,8 @@ class ExpressionGrammar(CallGrammar):
                 low = self.value(PREDICATE)
                 self.need(TokenType.AND, "AND between the two bounds of BETWEEN")
                 return at(exp.Between(this=left, low=low, high=self.value(PREDICATE)), operator)
-        if (quantified := self._quantified(left, operator)) is not None:
-            return quantified
-        made = at(BINARY[operator.token_type][1](this=left, expression=self.value(PREDICATE)), operator)
-        if not self.take_word("ESCAPE"):
-            return made
-        name = "like_escape" if operator.token_type == TokenType.LIKE else "ilike_escape"
-        return self._named_call(name, operator, left, made.expression, self.value(PREDICATE))
+        made = at(exp.Is(this=left, expression=exp.Null()), operator)
+        return at(exp.Not(this=made), operator) if operator.text.upper() == "NOTNULL" else made
 
     def _is(self, left: Node, operator: Token) -> Node:
         negated = self.take(TokenType.NOT)

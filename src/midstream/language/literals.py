@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import re
 from decimal import Decimal, InvalidOperation
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -135,7 +136,7 @@ def literal_as(literal: Literal, type_: pa.DataType) -> Literal | None:
 
 def _read(text: str, type_: pa.DataType) -> Literal | None:
     if kind.is_date(type_):
-        return Literal(_date(text), type_)
+        return Literal(_iso(dt.date, text.strip(), "a date", "DATE '2024-01-31'"), type_)
     if kind.is_timestamp(type_):
         return Literal(_timestamp(text, type_), type_)
     if kind.is_duration(type_):
@@ -143,7 +144,7 @@ def _read(text: str, type_: pa.DataType) -> Literal | None:
     if kind.is_decimal(type_):
         return exact(text)
     if kind.is_time(type_):
-        return Literal(_time(text), type_)
+        return Literal(_iso(dt.time, text.strip().rpartition(" ")[2], "a time", "TIME '13:30:00'"), type_)
     return None
 
 
@@ -164,31 +165,20 @@ def _shown(text: str) -> str:
     return f"'{text}'" if len(text) <= 40 else f"'{text[:40]}…'"
 
 
-def _date(text: str) -> dt.date:
+def _iso(read: Any, text: str, what: str, example: str) -> Any:
     try:
-        return dt.date.fromisoformat(text.strip())
+        return read.fromisoformat(text)
     except ValueError:
-        raise QueryError(f"{_shown(text)} is not a date", hint="write for instance DATE '2024-01-31'") from None
+        raise QueryError(f"{_shown(text)} is not {what}", hint=f"write for instance {example}") from None
 
 
 def _timestamp(text: str, type_: pa.DataType) -> dt.datetime:
-    try:
-        value = dt.datetime.fromisoformat(text.strip())
-    except ValueError:
-        hint = "write for instance TIMESTAMP '2024-01-31 13:30:00'"
-        raise QueryError(f"{_shown(text)} is not a timestamp", hint=hint) from None
+    value: dt.datetime = _iso(dt.datetime, text.strip(), "a timestamp", "TIMESTAMP '2024-01-31 13:30:00'")
     if type_.tz is None:
         if value.tzinfo is not None:
             raise QueryError(f"{_shown(text)} has a time zone, where none is expected", hint="leave the zone out")
         return value
     return value if value.tzinfo else value.replace(tzinfo=_zone(type_.tz))
-
-
-def _time(text: str) -> dt.time:
-    try:
-        return dt.time.fromisoformat(text.strip().rpartition(" ")[2])
-    except ValueError:
-        raise QueryError(f"{_shown(text)} is not a time", hint="write for instance TIME '13:30:00'") from None
 
 
 def _zone(name: str) -> dt.tzinfo:

@@ -13,6 +13,9 @@ from midstream.language.over_grammar import PREDICATE
 
 NOT, CONCATENATION, SIGN = 3, 5, 8
 
+Operator = tuple[int, type[Node] | str]
+"""How tight an operator binds, and the node or the call that it is."""
+
 _INFIX = """
     OR 1 Or -, AND 2 And -, EQ 4 EQ =, NEQ 4 NEQ <>, LT 4 LT <, LTE 4 LTE <=, GT 4 GT >, GTE 4 GTE >=, LIKE 4 Like like,
     ILIKE 4 ILike ilike, TILDE 4 RegexpLike regexp_matches, NULLSAFE_EQ 4 NullSafeEQ is_not_distinct_from,
@@ -24,10 +27,6 @@ _INFIX = """
 
 INFIX = [row.split() for row in _INFIX.split(",")]
 
-BINARY: dict[TokenType, tuple[int, type[exp.Expression]]] = {
-    TokenType[token]: (int(power), getattr(exp, node)) for token, power, node, _ in INFIX
-}
-
 OPERATORS: dict[type[Node], str] = {exp.NullSafeNEQ: "is_distinct_from"} | {
     getattr(exp, node): function for _, _, node, function in INFIX[2:]
 }
@@ -37,15 +36,18 @@ _CALLED = """
     DAMP 4 list_has_any, HASH_ARROW 5 json_at, DHASH_ARROW 5 json_text_at, HASH 5 xor, CARET 8 raised, DSTAR 8 raised
 """
 
-CALLED = {TokenType[token]: (int(power), name) for token, power, name in map(str.split, _CALLED.split(","))}
-"""Operators that are calls."""
+BETWEEN: dict[TokenType, Operator] = {
+    **{TokenType[token]: (int(power), getattr(exp, node)) for token, power, node, _ in INFIX},
+    **{TokenType[token]: (int(power), name) for token, power, name in map(str.split, _CALLED.split(","))},
+}
+"""Operators between two values that are one token; those of the second kind are calls."""
 
 _WORDS = """
     DIV 7 integer_division, MOD 7 mod, QUOTIENT 7 quotient, REGEXP 4 regexp_matches, RLIKE 4 regexp_matches,
     SIMILAR 4 regexp_full_match, MATCHES_SQL 4 matches_sql, GLOB 4 glob
 """
 
-WORDS = {word: (int(power), name) for word, power, name in map(str.split, _WORDS.split(","))}
+WORDS: dict[str, Operator] = {word: (int(power), name) for word, power, name in map(str.split, _WORDS.split(","))}
 """Words that are operators between two values, and names everywhere else."""
 
 PREFIXES = {TokenType.NOT: (NOT, exp.Not), TokenType.DASH: (SIGN, exp.Neg), TokenType.TILDE: (SIGN, exp.BitwiseNot)}
@@ -61,7 +63,10 @@ LITERALS: dict[TokenType, Callable[[str], Node]] = {
 }
 """Constants that are one token."""
 
-SHIFTS = {TokenType.LT: "shift_left", TokenType.GT: "shift_right"}
+SHIFTS: dict[TokenType, Operator] = {
+    TokenType.LT: (CONCATENATION, "shift_left"),
+    TokenType.GT: (CONCATENATION, "shift_right"),
+}
 
 STARTS_OPERAND = frozenset({*NAMES, TokenType.NUMBER, TokenType.STRING, TokenType.L_PAREN, TokenType.DASH})
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from midstream.algebra.database import fitted
 from midstream.algebra.declarations import AggregateFunction
-from midstream.algebra.windows import Hop
+from midstream.algebra.physical.relational import GroupAggregate
 from midstream.errors import InputError, InternalError
 from midstream.operators.accumulators import (
     decimal_sum,
@@ -70,12 +70,9 @@ class GroupAggregateOperator(KeyedSliceOperator):
     name = "aggregate"
     together = "the rows of one group for a function that needs all of them"
 
-    def __init__(
-        self, schema: pa.Schema, kept: SortedState, keys: Sequence[str], specs: Sequence[AggregateSpec], grid: Hop
-    ) -> None:
-        super().__init__(schema, (kept,), grid)
-        self.keys = tuple(keys)
-        self.specs = tuple(specs)
+    def __init__(self, node: GroupAggregate, kept: SortedState, specs: Sequence[AggregateSpec]) -> None:
+        super().__init__(node.schema, (kept,), node.grid)
+        self.keys, self.specs = node.keys, tuple(specs)
         self.row_by_row = any(spec.user or spec.form for spec in self.specs)
 
     def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:

@@ -76,37 +76,22 @@ def _(node: p.Concatenate, functions: Functions) -> Operator:
 @build.register
 def _(node: p.HashJoin, functions: Functions) -> Operator:
     gathered = _gathered(node, node.residual)
-    return join.SymmetricJoin(
-        node.schema,
-        state_of(node.left, node.left_key),
-        state_of(node.right, node.right_key),
-        node.nulls_equal,
-        _predicate(node.residual, gathered, functions),
-        gathered,
-    )
+    sides = state_of(node.left, node.left_key), state_of(node.right, node.right_key)
+    return join.SymmetricJoin(node, sides, _predicate(node.residual, gathered, functions), gathered)
 
 
 @build.register
 def _(node: p.MultiwayJoin, functions: Functions) -> Operator:
     asked: list[dict[tuple[str, ...], SortedState]] = [{} for _ in node.joined]
-    for route in node.routes:
-        for step in route:
-            if step.target_key not in asked[step.target]:
-                asked[step.target][step.target_key] = state_of(node.joined[step.target], step.target_key)
-    routes = [
-        [
-            multiway_join.JoinStep(
-                (state := asked[step.target][step.target_key]),
-                step.key,
-                step.gathered,
-                _predicate(step.residual, step.gathered, functions),
-                step.nulls_equal,
-                _probing(step, state, origin),
-            )
-            for step in route
-        ]
-        for origin, route in zip(node.joined, node.routes, strict=True)
-    ]
+
+    def made(origin: p.PhysicalNode, step: p.ProbeStep) -> multiway_join.JoinStep:
+        states = asked[step.target]
+        if step.target_key not in states:
+            states[step.target_key] = state_of(node.joined[step.target], step.target_key)
+        state, residual = states[step.target_key], _predicate(step.residual, step.gathered, functions)
+        return multiway_join.JoinStep(step, state, residual, _probing(step, state, origin))
+
+    routes = [[made(origin, step) for step in route] for origin, route in zip(node.joined, node.routes, strict=True)]
     return multiway_join.MultiwayJoinOperator(node.schema, [list(states.values()) for states in asked], routes)
 
 
@@ -145,7 +130,7 @@ def _(node: p.Deduplicate, functions: Functions) -> Operator:
 @build.register
 def _(node: p.GroupAggregate, functions: Functions) -> Operator:
     specs = [_aggregate_spec(c.call, c.columns, c.where, functions) for c in node.aggregates]
-    return aggregate.GroupAggregateOperator(node.schema, state_of(node.input, node.keys), node.keys, specs, node.grid)
+    return aggregate.GroupAggregateOperator(node, state_of(node.input, node.keys), specs)
 
 
 @build.register
@@ -185,9 +170,8 @@ def reach_of(node: p.OverStream) -> over_stream.OverReach:
 
 @build.register
 def _(node: p.SetOperation, functions: Functions) -> Operator:
-    left = state_of(node.left, tuple(node.left.schema.names))
-    right = state_of(node.right, tuple(node.right.schema.names))
-    return set_operations.SetOperationOperator(node.schema, left, right, node.grid, node.kind)
+    left, right = (state_of(side, tuple(side.schema.names)) for side in node.inputs)
+    return set_operations.SetOperationOperator(node, left, right)
 
 
 @build.register

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
+from midstream.algebra.physical.relational import HashJoin
+from midstream.operators.base import Operator, Work
+from midstream.operators.elements import Elements, Hashes, Indices, Key
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal, key_validity
 from midstream.operators.ordering import hash_order
@@ -78,27 +79,27 @@ class Pairs:
 class Probe:
     """Finds, for a batch in hash order, its partners in a state, and builds the pairs."""
 
-    def __init__(self, key: Key, state: SortedState, nulls_equal: bool, output: JoinColumns) -> None:
+    def __init__(
+        self, key: Key, state: SortedState, nulls_equal: bool, output: JoinColumns, residual: Predicate | None = None
+    ) -> None:
         self.key = key
         self.state = state
         self.nulls_equal = nulls_equal
         self.output = output
+        self.residual = residual
+        """What the condition asks beyond equal keys."""
         self.stored_key = [state.schema.get_field_index(name) for name in state.key]
         self.hashed = frozenset(k for k in (key, state.key) if k and set(k) <= set(output.schema.names))
 
-    def __call__(self, batch: Elements, hashes: Hashes) -> tuple[Elements | None, int]:
-        """The pairs, and how many candidates were looked at."""
-        given, candidates = [], 0
-        for result, looked_at in self.pieces(batch, hashes, PAIRS_AT_ONCE):
-            candidates += looked_at
-            if result is not None:
-                given.append(result)
-        return (concatenate(given) if given else None), candidates
-
-    def pieces(self, batch: Elements, hashes: Hashes, at_once: int) -> Iterator[tuple[Elements | None, int]]:
-        """The pairs of about so many candidates at a time, and how many those were."""
+    def pieces(self, batch: Elements, hashes: Hashes, work: Work, at_once: int) -> Iterator[Elements]:
+        """The pairs of about so many candidates at a time; the work counts them."""
         for pairs in self._candidates(batch, hashes, at_once):
-            yield self._verified(batch, hashes, pairs), len(pairs.here)
+            work.matched += len(pairs.here)
+            result = self._verified(batch, hashes, pairs)
+            if result is not None and self.residual is not None:
+                result = result.where(self.residual(result.columns))
+            if result is not None and len(result):
+                yield result
 
     def _candidates(self, batch: Elements, hashes: Hashes, at_once: int) -> Iterator[Pairs]:
         """Pairs with equal hash, a bounded number at a time."""
@@ -176,30 +177,24 @@ def chunks(counts: Indices, at_once: int) -> list[tuple[int, int]]:
 
 
 class SymmetricJoin(Operator):
-    """An inner join of two inputs; `residual` is what the condition asks beyond equal keys."""
+    """An inner join of two inputs.
+
+    The condition may read columns that nobody above needs: they are gathered, read, and dropped.
+    """
 
     ports = 2
     name = "join"
     at_once = PAIRS_AT_ONCE
 
     def __init__(
-        self,
-        schema: pa.Schema,
-        left: SortedState,
-        right: SortedState,
-        nulls_equal: bool = False,
-        residual: Predicate | None = None,
-        gathered: pa.Schema | None = None,
+        self, node: HashJoin, sides: tuple[SortedState, SortedState], residual: Predicate | None, gathered: pa.Schema
     ) -> None:
-        super().__init__(schema)
-        self.sides = self.states = (left, right)
-        self.nulls_equal = nulls_equal
-        self.residual = residual
-        # The residual may read columns that nobody above needs: they are gathered, read, and dropped.
-        self.gathered = gathered or schema
-        self.probes = (
-            Probe(left.key, right, nulls_equal, output_of(self.gathered, left.schema, right.schema)),
-            Probe(right.key, left, nulls_equal, output_of(self.gathered, right.schema, left.schema)),
+        super().__init__(node.schema)
+        self.sides = self.states = sides
+        self.nulls_equal, self.gathered = node.nulls_equal, gathered
+        self.probes = tuple(
+            Probe(here.key, there, node.nulls_equal, output_of(gathered, here.schema, there.schema), residual)
+            for here, there in (sides, sides[::-1])
         )
 
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
@@ -207,12 +202,11 @@ class SymmetricJoin(Operator):
         batch, hashes = self._prepared(port, batch)
         if len(batch) == 0:
             return
-        for found, candidates in self.probes[port].pieces(batch, hashes, self.at_once):
-            self.work.matched += candidates
-            result = self._finished(found)
-            if result is not None:
-                yield result
         self.work.probed += len(batch)
+        for result in self.probes[port].pieces(batch, hashes, self.work, self.at_once):
+            self.work.given += len(result)
+            whole = self.gathered is self.schema
+            yield result if whole else result.with_columns(result.columns.select(self.schema.names))
         self._keep(port, batch, hashes)
 
     def store(self, port: int, batch: Elements) -> None:
@@ -228,13 +222,3 @@ class SymmetricJoin(Operator):
         state.append(batch, hashes)
         state.compact(self.frontier, len(batch))
         self.work.inserted += len(batch)
-
-    def _finished(self, result: Elements | None) -> Elements | None:
-        if result is None:
-            return None
-        if self.residual is not None:
-            result = result.where(self.residual(result.columns))
-            if self.gathered is not self.schema:
-                result = result.with_columns(result.columns.select(self.schema.names))
-        self.work.given += len(result)
-        return result if len(result) else None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from midstream.algebra.physical.relational import ProbeStep
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Key
+from midstream.operators.elements import Elements
 from midstream.operators.expressions import Predicate
 from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
 from midstream.operators.state.segment import Grouping
@@ -22,15 +23,15 @@ from midstream.operators.state.sorted_state import SortedState
 
 @dataclass(frozen=True, slots=True)
 class JoinStep:
-    """One probe of a route: which state, by which columns of what has been joined so far, and what to check then."""
+    """One probe of a route: which state, what to check then, and how what has been joined so far is grouped.
 
+    That is of which partition group it is, if the state is sorted by group.
+    """
+
+    asked: ProbeStep
     state: SortedState
-    key: Key
-    gathered: pa.Schema
     residual: Predicate | None
-    nulls_equal: bool = False
     grouping: Grouping | None = None
-    """Of which partition group what has been joined so far is, if the state is sorted by group."""
 
 
 class MultiwayJoinOperator(Operator):
@@ -52,9 +53,9 @@ class MultiwayJoinOperator(Operator):
     def _probes(self, port: int, route: Sequence[JoinStep]) -> tuple[Probe, ...]:
         probes, so_far = [], self.indexes[port][0].schema
         for step in route:
-            output = output_of(step.gathered, so_far, step.state.schema)
-            probes.append(Probe(step.key, step.state, step.nulls_equal, output))
-            so_far = step.gathered
+            asked, output = step.asked, output_of(step.asked.gathered, so_far, step.state.schema)
+            probes.append(Probe(asked.key, step.state, asked.nulls_equal, output, step.residual))
+            so_far = asked.gathered
         return tuple(probes)
 
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
@@ -73,20 +74,11 @@ class MultiwayJoinOperator(Operator):
         if number == len(self.routes[port]):
             yield batch
             return
-        for result in self._step(self.routes[port][number], self.probes[port][number], batch):
-            yield from self._joined(port, number + 1, result)
-
-    def _step(self, step: JoinStep, probe: Probe, batch: Elements) -> Iterator[Elements]:
-        batch, hashes = prepare(batch, step.key, step.nulls_equal, step.grouping)
-        if len(batch) == 0:
-            return
+        step, probe = self.routes[port][number], self.probes[port][number]
+        batch, hashes = prepare(batch, probe.key, probe.nulls_equal, step.grouping)
         self.work.probed += len(batch)
-        for result, candidates in probe.pieces(batch, hashes, self.at_once):
-            self.work.matched += candidates
-            if result is not None and step.residual is not None:
-                result = result.where(step.residual(result.columns))
-            if result is not None and len(result):
-                yield result
+        for result in probe.pieces(batch, hashes, self.work, self.at_once) if len(batch) else ():
+            yield from self._joined(port, number + 1, result)
 
     def _store(self, port: int, batch: Elements) -> None:
         for state in self.indexes[port]:

@@ -30,15 +30,15 @@ class OneWayJoinOperator(Operator):
         super().__init__(node.schema)
         key, window, stored, flow = node.key, node.window, node.stored, node.flow.schema
         self.ports = 1 if node.rows is None else 2
-        self.probed, self.nulls_equal, self.residual = window, node.nulls_equal, residual
+        self.probed, self.nulls_equal = window, node.nulls_equal
         here, there = (None if node.bits is None else Grouping(k, node.bits) for k in (key, window.key))
         self.window = SortedState(window.content, window.key, stored, None, grouping=there)
         self.seen = SortedState(window.content, window.key, stored, None, grouping=there)
         self.flow = SortedState("partial results", key, flow, None, grouping=here)
         forth, back = output_of(node.gathered, flow, stored), output_of(node.gathered, stored, flow)
         self.probes = (
-            (Probe(key, self.window, node.nulls_equal, forth), Probe(key, self.seen, node.nulls_equal, forth)),
-            (Probe(window.key, self.flow, node.nulls_equal, back),),
+            tuple(Probe(key, kept, node.nulls_equal, forth, residual) for kept in (self.window, self.seen)),
+            (Probe(window.key, self.flow, node.nulls_equal, back, residual),),
         )
 
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
@@ -49,13 +49,9 @@ class OneWayJoinOperator(Operator):
         if len(batch) == 0:
             return
         for probe in self.probes[port]:
-            for found, candidates in probe.pieces(batch, hashes, self.at_once):
-                self.work.matched += candidates
-                if found is not None and self.residual is not None:
-                    found = found.where(self.residual(found.columns))
-                if found is not None and len(found):
-                    self.work.given += len(found)
-                    yield found.without_hashes().with_columns(found.columns.select(self.schema.names))
+            for found in probe.pieces(batch, hashes, self.work, self.at_once):
+                self.work.given += len(found)
+                yield found.without_hashes().with_columns(found.columns.select(self.schema.names))
         self.work.probed += len(batch) if port == 0 else 0
         if self.ports == 2:  # rows of the batch may still come, and meet what came before them
             kept.append(batch, hashes)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.algebra.windows import Hop
+from midstream.algebra.physical.relational import SetOperation
 from midstream.operators.elements import Elements, concatenate_batches
 from midstream.operators.large_groups import LargeGroups
 from midstream.operators.ordering import group_rows
@@ -27,17 +26,9 @@ ROW_BYTES = 64
 class SetOperationOperator(KeyedSliceOperator):
     """EXCEPT ALL and INTERSECT ALL: as many copies of a tuple as the counts on both sides leave."""
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        left: SortedState,
-        right: SortedState,
-        grid: Hop,
-        kind: Literal["difference", "intersect"],
-    ) -> None:
-        super().__init__(schema, (left, right), grid)
-        self.kind = kind
-        self.name = kind
+    def __init__(self, node: SetOperation, left: SortedState, right: SortedState) -> None:
+        super().__init__(node.schema, (left, right), node.grid)
+        self.kind = self.name = node.kind
 
     def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
         left, right = (side.elements for side in alive)

@@ -18,18 +18,12 @@ from midstream.operators.vectors import column_of, numbers_of, validity_of
 
 TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 MICROSECONDS = TICKS_PER_SECOND["us"]
-_FINER_THAN_DAY = frozenset({"hour", "minute", "second", "millisecond", "microsecond"})
 _DAY = 86_400 * MICROSECONDS
-_EVEN_UNITS = {
-    "microsecond": (1, 0),
-    "millisecond": (1_000, 0),
-    "second": (MICROSECONDS, 0),
-    "minute": (60 * MICROSECONDS, 0),
-    "hour": (3600 * MICROSECONDS, 0),
-    "day": (_DAY, 0),
-    "week": (7 * _DAY, 4 * _DAY),
-}
-"""Length and some beginning, in microseconds; the first Monday of 1970 was the fifth of January."""
+_EVEN = ["microsecond", "millisecond", "second", "minute", "hour", "day", "week"]
+_LENGTHS = dict(zip(_EVEN, (1, 1_000, MICROSECONDS, 60 * MICROSECONDS, _DAY // 24, _DAY, 7 * _DAY), strict=True))
+"""Units that are as long every time, in microseconds."""
+_MONDAY = 4 * _DAY
+"""When all of them begin: the first Monday of 1970 was the fifth of January."""
 
 
 def wall_clock(instants: pa.Array) -> pa.Array:
@@ -73,32 +67,27 @@ def _truncating(call: Call, unit: str) -> OnColumn:
     kind = call.args[1].type
     if unit not in TRUNCATION_UNITS:
         raise InputError(f"unknown unit of time {unit!r}", hint=f"use {', '.join(TRUNCATION_UNITS)}")
-    if pa.types.is_date(kind) and unit in _FINER_THAN_DAY or _no_finer(unit, kind):
+    length = _LENGTHS.get(unit, _DAY)
+    finest = _DAY // 24 if pa.types.is_date(kind) else MICROSECONDS // TICKS_PER_SECOND[kind.unit]
+    if length <= finest:  # the type holds nothing smaller
         return lambda instants: instants
     floor = arrow("floor_temporal", pc.RoundTemporalOptions(1, unit))
-    if pa.types.is_timestamp(kind) and unit in _EVEN_UNITS:
-        floor = _even_floor(unit)
+    if pa.types.is_timestamp(kind) and unit in _LENGTHS:
+        floor = _even_floor(length)
     if pa.types.is_date(kind) or not kind.tz:
         return floor
-    return lambda instants: _truncated_in_zone(instants, floor, keeps_side=unit in _FINER_THAN_DAY)
+    return lambda instants: _truncated_in_zone(instants, floor, keeps_side=length < _DAY)
 
 
-def _even_floor(unit: str) -> OnColumn:
+def _even_floor(length: int) -> OnColumn:
     """Units that are as long every time are a matter of division."""
-    length, origin = _EVEN_UNITS[unit]
 
     def floor(shown: pa.Array) -> pa.Array:
         ticks, per_second = numbers_of(shown), TICKS_PER_SECOND[shown.type.unit]
-        step, start = length * per_second // MICROSECONDS, origin * per_second // MICROSECONDS
+        step, start = length * per_second // MICROSECONDS, _MONDAY * per_second // MICROSECONDS
         return column_of(ticks - (ticks - start) % step, shown.type, validity_of(shown))
 
     return floor
-
-
-def _no_finer(unit: str, kind: pa.DataType) -> bool:
-    """Whether the type cannot hold anything smaller than the unit."""
-    exact = {"microsecond": ("us", "ms", "s"), "millisecond": ("ms", "s"), "second": ("s",)}
-    return pa.types.is_timestamp(kind) and kind.unit in exact.get(unit, ())
 
 
 def _truncated_in_zone(instants: pa.Array, floor: Kernel, keeps_side: bool) -> pa.Array:

@@ -22,14 +22,12 @@ from midstream.operators.elements import Mask
 from midstream.operators.scalars.calendar import TICKS_PER_SECOND, first_instant, wall_clock
 from midstream.operators.scalars.kernels import defined
 from midstream.operators.scalars.readings import read_timestamps
-from midstream.operators.vectors import Numbers, column_of, numbers_of, storage_of, validity_of
+from midstream.operators.vectors import column_of, is_number_like, numbers_of, storage_of, validity_of
 
 Conversion = Callable[[pa.Array], pa.Array]
+Cast = Callable[[pa.Array, pa.DataType], pa.Array]
 
-_WHOLE = r"^[+-]?[0-9]+$"
 _NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_NUMBER_OR_NAME = _NUMBER + r"|^[+-]?(?i:inf|infinity|nan)$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _EXACT_IN_DOUBLE = 2**53
 
@@ -71,12 +69,18 @@ def _conversion(source: pa.DataType, target: pa.DataType) -> Conversion:
 def _plain_conversion(source: pa.DataType, target: pa.DataType) -> Conversion:
     if source == target:
         return lambda values: values
-    for is_target, choose in _TARGETS:
-        if is_target(target):
-            found = choose(source, target)
-            if found is not None:
-                return found
-    return lambda values: values.cast(target)
+    stored = ["stored"] if is_number_like(source) else []
+    found = [f"{name} {_name(target)}" for name in (_name(source), *stored) if f"{name} {_name(target)}" in _CASTS]
+    convert = _CASTS[found[0]] if found else _cast
+    return lambda values: convert(values, target)
+
+
+def _name(type_: pa.DataType) -> str:
+    return next((name for name in _NAMES if getattr(kind, f"is_{name}")(type_)), "")
+
+
+def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return values.cast(target)
 
 
 def by_value(values: pa.Array, convert: Callable[[Any], Any], target: pa.DataType) -> pa.Array:
@@ -91,40 +95,24 @@ def by_value(values: pa.Array, convert: Callable[[Any], Any], target: pa.DataTyp
     return pa.array(found, target).take(encoded.indices)
 
 
-def _fast_or_by_value(fast: Conversion, slow: Callable[[Any], Any], target: pa.DataType) -> Conversion:
-    def convert(values: pa.Array) -> pa.Array:
+def _either(fast: Cast, slow: Callable[[Any, pa.DataType], Any], pattern: str = "") -> Cast:
+    """Whole columns if that can be, else value by value; of texts those that have a pattern."""
+    options = pc.MatchSubstringOptions(pattern)
+
+    def convert(values: pa.Array, target: pa.DataType) -> pa.Array:
+        if pattern:
+            matches = pc.call_function("match_substring_regex", [values], options)
+            values = pc.if_else(matches, values, pa.scalar(None, values.type))
         try:
-            return fast(values)
+            return fast(values, target)
         except pa.ArrowInvalid:
-            return by_value(values, slow, target)
+            return by_value(values, lambda value: slow(value, target), target)
 
     return convert
 
 
-def _where_matching(pattern: str, convert: Conversion) -> Conversion:
-    options = pc.MatchSubstringOptions(pattern)
-    nothing = pa.scalar(None, pa.string())
-
-    def checked(values: pa.Array) -> pa.Array:
-        matches = pc.call_function("match_substring_regex", [values], options)
-        return convert(pc.if_else(matches, values, nothing))
-
-    return checked
-
-
-def _to_integer(source: pa.DataType, target: pa.DataType) -> Conversion | None:
-    low, high = _limits(target)
-    if kind.is_string(source):
-        fast: Conversion = lambda v: pc.replace_substring_regex(v, r"^\+", "").cast(target)  # noqa: E731
-        return _where_matching(_WHOLE, _fast_or_by_value(fast, lambda text: _within(int(text), low, high), target))
-    if kind.is_decimal(source):
-        options = pc.CastOptions(target_type=target, allow_decimal_truncate=True)
-        return _fast_or_by_value(
-            lambda v: pc.cast(v, options=options), lambda value: _within(int(value), low, high), target
-        )
-    if kind.is_boolean(source) or storage_of(source) is not None:
-        return lambda values: _integers(values, target, low, high)
-    return None
+def _truncated(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return pc.cast(values, options=pc.CastOptions(target_type=target, allow_decimal_truncate=True))
 
 
 def _limits(target: pa.DataType) -> tuple[int, int]:
@@ -132,14 +120,15 @@ def _limits(target: pa.DataType) -> tuple[int, int]:
     return (-(2 ** (bits - 1)), 2 ** (bits - 1)) if kind.is_signed_integer(target) else (0, 2**bits)
 
 
-def _within(value: int, low: int, high: int) -> int:
-    if not low <= value < high:
+def _whole(value: Any, target: pa.DataType) -> int:
+    low, high = _limits(target)
+    if not low <= int(value) < high:
         raise ValueError("out of range")
-    return value
+    return int(value)
 
 
-def _integers(values: pa.Array, target: pa.DataType, low: int, high: int) -> pa.Array:
-    numbers = numbers_of(values)
+def _integers(values: pa.Array, target: pa.DataType) -> pa.Array:
+    numbers, (low, high) = numbers_of(values), _limits(target)
     dtype = np.dtype(storage_of(target))
     if numbers.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
@@ -154,27 +143,15 @@ def _integers(values: pa.Array, target: pa.DataType, low: int, high: int) -> pa.
     return column_of(numbers.astype(dtype), target, defined(fits, values))
 
 
-def _to_float(source: pa.DataType, target: pa.DataType) -> Conversion | None:
-    if kind.is_string(source):
-        return _where_matching(_NUMBER_OR_NAME, lambda values: values.cast(target))
-    if kind.is_decimal(source):
-        return lambda values: _decimals_as_floats(values).cast(target)
-    if kind.is_boolean(source) or kind.is_integer(source) or kind.is_floating(source):
-        dtype = storage_of(target)
-        return lambda values: column_of(_silently(numbers_of(values), dtype), target, validity_of(values))
-    return None
-
-
-def _silently(numbers: Numbers, dtype: Any) -> Numbers:
+def _floats(values: pa.Array, target: pa.DataType) -> pa.Array:
     with np.errstate(over="ignore"):
-        return numbers.astype(dtype)
+        return column_of(numbers_of(values).astype(storage_of(target)), target, validity_of(values))
 
 
-def _decimals_as_floats(values: pa.Array) -> pa.Array:
+def _decimals_as_floats(values: pa.Array, target: pa.DataType) -> pa.Array:
     """The nearest doubles; Arrow's own cast gives them only where digits and power of ten are exact in a double."""
-    if values.type.scale <= 22 and _small(values):
-        return values.cast(pa.float64())
-    return values.cast(pa.string()).cast(pa.float64())
+    exact = values.type.scale <= 22 and _small(values)
+    return (values if exact else values.cast(pa.string())).cast(pa.float64()).cast(target)
 
 
 def _small(values: pa.Array) -> bool:
@@ -187,30 +164,20 @@ def _small(values: pa.Array) -> bool:
     return bool((small if valid is None else small | ~valid).all())
 
 
-def _to_decimal(source: pa.DataType, target: pa.DataType) -> Conversion | None:
-    def exactly(value: Any) -> decimal.Decimal:
-        # A double goes by its shortest text: 0.1 is meant to be a tenth.
-        number = decimal.Decimal(repr(value)) if isinstance(value, float) else decimal.Decimal(value)
-        if not number.is_finite():
-            raise ValueError("not finite")
-        scaled = number.quantize(decimal.Decimal(1).scaleb(-target.scale), context=_EXACT)
-        if scaled and len(scaled.as_tuple().digits) > target.precision:
-            raise ValueError("out of range")
-        return scaled
+def _exactly(value: Any, target: pa.DataType) -> decimal.Decimal:
+    # A double goes by its shortest text: 0.1 is meant to be a tenth.
+    number = decimal.Decimal(repr(value)) if isinstance(value, float) else decimal.Decimal(value)
+    if not number.is_finite():
+        raise ValueError("not finite")
+    scaled = number.quantize(decimal.Decimal(1).scaleb(-target.scale), context=_EXACT)
+    if scaled and len(scaled.as_tuple().digits) > target.precision:
+        raise ValueError("out of range")
+    return scaled
 
-    if kind.is_string(source):
-        return _where_matching(_NUMBER, _fast_or_by_value(lambda values: values.cast(target), exactly, target))
-    if kind.is_floating(source):
-        return lambda values: by_value(values, exactly, target)
-    if kind.is_integer(source) or kind.is_boolean(source):
-        wide = pa.decimal256(76, 0)
-        fast: Conversion = lambda v: v.cast(pa.int64()).cast(wide).cast(target)  # noqa: E731
-        if kind.is_uint64(source):
-            fast = lambda v: v.cast(wide).cast(target)  # noqa: E731
-        return _fast_or_by_value(fast, exactly, target)
-    if kind.is_decimal(source):
-        return _fast_or_by_value(lambda values: _rescaled(values, target), exactly, target)
-    return None
+
+def _widened(values: pa.Array, target: pa.DataType) -> pa.Array:
+    whole = values if kind.is_uint64(values.type) else values.cast(pa.int64())
+    return whole.cast(pa.decimal256(76, 0)).cast(target)
 
 
 def _rescaled(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -220,77 +187,27 @@ def _rescaled(values: pa.Array, target: pa.DataType) -> pa.Array:
     return values.cast(target)
 
 
-def _to_boolean(source: pa.DataType, target: pa.DataType) -> Conversion | None:
-    if kind.is_string(source):
-        true, words = pa.array(TRUE_WORDS), pa.array([*TRUE_WORDS, *FALSE_WORDS])
-
-        def read(values: pa.Array) -> pa.Array:
-            lower = pc.utf8_lower(values)
-            truths = pc.is_in(lower, value_set=true)
-            return pc.if_else(pc.is_in(lower, value_set=words), truths, pa.scalar(None, pa.bool_()))
-
-        return read
-    if kind.is_decimal(source):
-        return lambda values: pc.not_equal(values, pa.scalar(decimal.Decimal(0), values.type))
-    if storage_of(source) is not None:
-        return lambda values: column_of(numbers_of(values) != 0, target, validity_of(values))
-    return None
+def _truths(values: pa.Array, target: pa.DataType) -> pa.Array:
+    lower = pc.utf8_lower(values)
+    known = pc.is_in(lower, value_set=pa.array([*TRUE_WORDS, *FALSE_WORDS]))
+    return pc.if_else(known, pc.is_in(lower, value_set=pa.array(TRUE_WORDS)), pa.scalar(None, target))
 
 
-def _to_text(source: pa.DataType, target: pa.DataType) -> Conversion | None:
-    if kind.is_floating(source):
-        return lambda values: pa.array(
-            numbers_of(values).astype(np.float64, copy=False).astype("U32").astype(object),
-            target,
-            mask=values.is_null().to_numpy(zero_copy_only=False),
-        )
-    if kind.is_decimal(source):
-        return _decimal_texts
-    if kind.is_timestamp(source):
-        return _timestamp_texts
-    if kind.is_binary(source):
-        return _fast_or_by_value(lambda values: values.cast(target), bytes.decode, target)
-    return None
+def _float_texts(values: pa.Array, target: pa.DataType) -> pa.Array:
+    texts = numbers_of(values).astype(np.float64, copy=False).astype("U32").astype(object)
+    return pa.array(texts, target, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
-def _decimal_texts(values: pa.Array) -> pa.Array:
-    texts = values.cast(pa.string())
+def _decimal_texts(values: pa.Array, target: pa.DataType) -> pa.Array:
+    texts = values.cast(target)
     if pc.any(pc.match_substring(texts, "E")).as_py():
-        return by_value(values, lambda value: format(value, "f"), pa.string())
+        return by_value(values, lambda value: format(value, "f"), target)
     return texts
 
 
-def _timestamp_texts(values: pa.Array) -> pa.Array:
+def _timestamp_texts(values: pa.Array, target: pa.DataType) -> pa.Array:
     shown = _retimed(wall_clock(values), pa.timestamp("us"))
-    return pc.replace_substring_regex(shown.cast(pa.string()), r"\.?0{1,6}$", "")
-
-
-def _to_date(source: pa.DataType, target: pa.DataType) -> Conversion | None:
-    if kind.is_string(source):
-        return _where_matching(
-            _DATE, _fast_or_by_value(lambda values: values.cast(target), dt.date.fromisoformat, target)
-        )
-    if kind.is_timestamp(source):
-        return lambda values: wall_clock(values).cast(target)
-    return None
-
-
-def _to_timestamp(source: pa.DataType, target: pa.DataType) -> Conversion | None:
-    if kind.is_string(source):
-        return lambda values: read_timestamps(values, target)
-    if kind.is_date(source):
-        naive = pa.timestamp("us")
-        return lambda values: _retimed(first_instant(values.cast(naive), target.tz), target)
-    if kind.is_timestamp(source):
-        return lambda values: _retimed(values, target)
-    if kind.is_integer(source):
-        ticks = _plain_conversion(source, pa.int64())
-        return lambda values: ticks(values).cast(target)
-    return None
-
-
-def _to_duration(source: pa.DataType, target: pa.DataType) -> Conversion | None:
-    return (lambda values: _retimed(values, target)) if kind.is_duration(source) else None
+    return pc.replace_substring_regex(shown.cast(target), r"\.?0{1,6}$", "")
 
 
 def _retimed(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -305,13 +222,32 @@ def _retimed(values: pa.Array, target: pa.DataType) -> pa.Array:
     return column_of(np.where(fits, ticks, 0) * factor, target, defined(fits, values))
 
 
-_TARGETS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, pa.DataType], Conversion | None]], ...] = (
-    (kind.is_integer, _to_integer),
-    (kind.is_floating, _to_float),
-    (kind.is_decimal, _to_decimal),
-    (kind.is_boolean, _to_boolean),
-    (kind.is_string, _to_text),
-    (kind.is_date, _to_date),
-    (kind.is_timestamp, _to_timestamp),
-    (kind.is_duration, _to_duration),
-)
+_CASTS: dict[str, Cast] = {
+    "string integer": _either(_cast, _whole, r"^[+-]?[0-9]+$"),
+    "decimal integer": _either(_truncated, _whole),
+    "stored integer": _integers,
+    "string floating": _either(_cast, lambda text, target: float(text), _NUMBER + r"|^[+-]?(?i:inf|infinity|nan)$"),
+    "decimal floating": _decimals_as_floats,
+    "stored floating": _floats,
+    "string decimal": _either(_cast, _exactly, _NUMBER),
+    "floating decimal": lambda values, target: by_value(values, lambda value: _exactly(value, target), target),
+    "decimal decimal": _either(_rescaled, _exactly),
+    "stored decimal": _either(_widened, _exactly),
+    "string boolean": _truths,
+    "decimal boolean": lambda values, target: pc.not_equal(values, pa.scalar(decimal.Decimal(0), values.type)),
+    "stored boolean": lambda values, target: column_of(numbers_of(values) != 0, target, validity_of(values)),
+    "floating string": _float_texts,
+    "decimal string": _decimal_texts,
+    "timestamp string": _timestamp_texts,
+    "binary string": _either(_cast, lambda value, target: value.decode()),
+    "string date": _either(_cast, lambda text, target: dt.date.fromisoformat(text), r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
+    "timestamp date": lambda values, target: wall_clock(values).cast(target),
+    "string timestamp": read_timestamps,
+    "date timestamp": lambda v, target: _retimed(first_instant(v.cast(pa.timestamp("us")), target.tz), target),
+    "integer timestamp": lambda values, target: _integers(values, pa.int64()).cast(target),
+    "timestamp timestamp": _retimed,
+    "duration duration": _retimed,
+}
+"""By what is cast to what; `stored` is what numbers or times are stored as, where nothing else is said."""
+
+_NAMES = sorted({name for pair in _CASTS for name in pair.split()} - {"stored"})

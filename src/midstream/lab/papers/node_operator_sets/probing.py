@@ -15,9 +15,10 @@ import pyarrow as pa
 from midstream.algebra.physical import ProbeStep
 from midstream.lab.papers.node_operator_sets.query import RoutedQuery, batch_column
 from midstream.lab.papers.node_operator_sets.window import Window
-from midstream.operators.elements import Elements, empty_elements
+from midstream.operators.base import Work
+from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.expressions import Predicate
-from midstream.operators.join import Probe, output_of, prepare
+from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
 
 
 @dataclass(slots=True)
@@ -58,15 +59,14 @@ class Prober:
         tagged = step.gathered.append(batch_column())
         output = output_of(tagged, rows.columns.schema, state.schema)
         ready, hashes = prepare(rows.without_hashes(), step.key, step.nulls_equal)
-        found, candidates = None, 0
-        if len(ready):
-            found, candidates = Probe(step.key, state, step.nulls_equal, output)(ready, hashes)
-        if found is None:
-            return Probed(empty_elements(step.gathered), candidates)
-        found = _up_to(found, self.needed(head, batch, target), step.gathered)
+        probe, work = Probe(step.key, state, step.nulls_equal, output), Work()
+        parts = list(probe.pieces(ready, hashes, work, PAIRS_AT_ONCE)) if len(ready) else []
+        if not parts:
+            return Probed(empty_elements(step.gathered), work.matched)
+        found = _up_to(concatenate(parts), self.needed(head, batch, target), step.gathered)
         if residual is not None and len(found):
             found = found.where(residual(found.columns))
-        return Probed(found, candidates)
+        return Probed(found, work.matched)
 
 
 def _up_to(found: Elements, batch: int, schema: pa.Schema) -> Elements:
