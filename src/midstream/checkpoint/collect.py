@@ -8,7 +8,7 @@ that the job gives to its files are looked at: whatever else somebody has put th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
@@ -25,7 +25,10 @@ _UNFINISHED = re.compile(
 
 
 def garbage(store: CheckpointStore, files: Files, newest: Manifest | None = None) -> list[str]:
-    """The files that can go, in order; `newest` is the newest manifest, if the caller has it."""
+    """The files that can go, in order; `newest` is the newest manifest, if the caller has it.
+
+    It lists all folders: something for now and then.
+    """
     ids = store.batch_ids()
     if not ids:
         return []
@@ -38,21 +41,18 @@ def garbage(store: CheckpointStore, files: Files, newest: Manifest | None = None
     return sorted([*left, *refused_long_ago(files, newest)])
 
 
-def collect(
-    store: CheckpointStore,
-    files: Files,
-    still_held: Callable[[], None] = lambda: None,
-    newest: Manifest | None = None,
-) -> list[str]:
-    """Removes what can go; gives what it removed. It lists all folders: something for the start and now and then.
+def collect(store: CheckpointStore, files: Files) -> list[str]:
+    """Removes what can go; gives what it removed."""
+    found = garbage(store, files)
+    remove(files, found)
+    return found
 
-    `still_held` fails if the lease is lost. It is asked once it is known what goes: what nobody named while the lease
-    was held is never named again, however long this process is paused before it removes it.
-    """
-    found = garbage(store, files, newest)
-    if found:
-        still_held()
-    return _remove(files, found)
+
+def remove(files: Files, paths: Iterable[str]) -> None:
+    """Removes files one after the other."""
+    for path in paths:
+        reach("collect.before_delete")
+        files.delete(path)
 
 
 def _named(store: CheckpointStore, ids: Iterable[int]) -> tuple[set[str], set[str]]:
@@ -64,13 +64,6 @@ def _named(store: CheckpointStore, ids: Iterable[int]) -> tuple[set[str], set[st
         own |= named.files
         lists |= named.lists
     return own, lists
-
-
-def _remove(files: Files, paths: list[str]) -> list[str]:
-    for path in paths:
-        reach("collect.before_delete")
-        files.delete(path)
-    return paths
 
 
 def _unfinished(files: Files) -> dict[str, int]:

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.checkpoint.collect import collect
-from midstream.checkpoint.files import Files, wait_for
+from midstream.checkpoint.collect import garbage, remove
+from midstream.checkpoint.files import Files, begin, wait_for
 from midstream.checkpoint.lease import Heartbeat, LostLease
 from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest, identified, own_batches
@@ -141,6 +141,8 @@ class Commits:
     """What time it is to the job."""
     starts: dict[tuple[str, str], Numbers] = field(default_factory=dict)
     """When results start that wait, of files that steps of this process have written."""
+    removing: list[Future[None]] = field(default_factory=list)
+    """The removal of unreferenced files that was begun last, beside the batches after it."""
     compactor: Compactor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -181,12 +183,27 @@ class Commits:
         """Removes what nobody names any more, and merges small files beside the next batch."""
         self.store.retain(max(self.retained, FOR_A_REPLAY + own_batches(manifest)), self.check_lease)
         if self._collects(manifest.batch_id):
-            collect(self.store, self.files, self.check_lease, manifest)
+            self._collect(manifest)
         self.compactor.begin(manifest)
         self.under_way = None
 
     def _collects(self, batch_id: int) -> bool:
         return batch_id % self.retained == 0
+
+    def _collect(self, newest: Manifest) -> None:
+        """Begins to remove what nobody names any more, under a lease that is held once it is known what that is.
+
+        What nobody named while the lease was held is never named again, however long this process is paused before it
+        removes it.
+        """
+        self._wait_for_removal()
+        if found := garbage(self.store, self.files, newest):
+            self.check_lease()
+            self.removing = [begin(remove, self.files, found)]
+
+    def _wait_for_removal(self) -> None:
+        removing, self.removing = self.removing, []
+        wait_for(removing)
 
     def _tidied(self, batch: Batch, manifest: Manifest) -> Manifest:
         """The manifest with small files merged, old ones in lists, and the batch in the metrics table."""
@@ -237,6 +254,7 @@ class Commits:
         try:
             self.compactor.take(wait=True)
             self.store.wait()
+            self._wait_for_removal()
         finally:
             if self.lease is not None:
                 self.lease.stop()
