@@ -45,6 +45,22 @@ VALUES: list[tuple[str, Any]] = [
     ("FORMAT_TIMESTAMP(FROM_UNIXTIME(0), 'yyyy-MM-dd HH:mm:ss.SSS')", ("1970-01-01 00:00:00.000",)),
     ("FILTER(MAP('a' := 1, 'b' := 2), (k, v) => v > 1), AS_MAP(ARRAY['a'], ARRAY[1])", ([("b", 2)], [("a", 1)])),
     ("n = 1 AS a, CASE WHEN n = 1 THEN 2 ELSE 3 END AS b", (False, 3)),
+    (
+        "SUBSTRING('some', 0, 2), SUBSTRING('some', -3, 2), SUBSTRING('some', -9), SUBSTR('some', 2)",
+        ("so", "om", "some", "ome"),
+    ),
+    (
+        "CAST(FROM_UNIXTIME(10) AS STRING), CAST(7 AS VARCHAR), CAST(NULL AS STRING)",
+        ("1970-01-01T00:00:00.010", "7", None),
+    ),
+    ("CAST('1970-02' AS DATE), CAST('1970' AS TIMESTAMP)", (dt.date(1970, 2, 1), dt.datetime(1970, 1, 1))),
+    ("CAST(FROM_UNIXTIME(0) AS DATE), CAST('foo' AS TIMESTAMP)", (dt.date(1970, 1, 1), None)),
+    (
+        "AS_MAP(ARRAY['a', 'b'], ARRAY[1, 2, 3]), ENTRIES(MAP('b' := 1), true)",
+        ([("a", 1), ("b", 2)], [{"K": "b", "V": 1}]),
+    ),
+    ("GENERATE_SERIES(4, 2), GENERATE_SERIES(0, 9, 3)", ([4, 3, 2], [0, 3, 6, 9])),
+    ("ARRAY_LENGTH(CAST(NULL AS ARRAY<INT>)), ARRAY_LENGTH(ARRAY[1])", (0, 1)),
 ]
 
 
@@ -173,6 +189,41 @@ def test_a_distance_behind_within_bounds_a_join(join: str, expected: list[tuple[
     assert sorted(found, key=str) == sorted(expected, key=str)
 
 
+def test_rows_with_a_null_among_their_keys_are_left_out() -> None:
+    rows = ((0, "a", 1), (1, None, 1), (2, "b", None), (3, "b", 2))
+    assert last("SELECT ID, COUNT() FROM TEST [UNBOUNDED] GROUP BY ID", *rows) == [("a", 1), ("b", 2)]
+    several = "SELECT ID, V, COUNT(*) FROM TEST [UNBOUNDED] WHERE V > 1 OR V = 1 GROUP BY (V, ID);"
+    assert last(several, *rows) == [("a", 1, 1), ("b", 2, 1)]
+    declared = "CREATE TABLE TEST (ID STRING PRIMARY KEY, V INT) WITH (k='t'); SELECT ID, V FROM TEST;"
+    assert last(declared, *rows) == [("a", 1), ("b", 2)]
+
+
+def test_a_key_of_a_join_is_that_of_the_side_that_is_there() -> None:
+    streams = {"L": stream((0, "a", 1)), "R": stream((90000, "b", 4))}
+    query = "SELECT ROWKEY AS K, L.V AS LV, R.V AS RV FROM L FULL JOIN R WITHIN 1 SECOND ON UCASE(L.ID) = UCASE(R.ID);"
+    found = rows_of(ms.run(query, streams, time="ts", dialect="ksqldb"))
+    assert sorted(found, key=str) == [("A", 1, None), ("B", None, 4)]
+
+
+def test_streams_that_meet_see_the_version_of_that_time() -> None:
+    declared = "CREATE TABLE T (ID STRING PRIMARY KEY, V INT) WITH (k='t');"
+    streams = {
+        "L": stream((12, "a", 1)),
+        "R": stream((11, "a", 2), (14, "a", 4)),
+        "T": stream((10, "a", 3), (13, "a", 9)),
+    }
+    query = (
+        f"{declared} SELECT R.V AS RV, T.V AS TV FROM L JOIN R WITHIN 1 SECOND ON L.ID = R.ID JOIN T ON L.ID = T.ID;"
+    )
+    assert sorted(rows_of(ms.run(query, streams, time="ts", dialect="ksqldb"))) == [(2, 3), (4, 9)]
+    for other in (
+        query.replace("JOIN T", "LEFT JOIN T"),
+        f"{declared} SELECT * FROM L JOIN T ON L.ID = T.ID JOIN R WITHIN 1 DAY ON L.ID = R.ID",
+    ):
+        with pytest.raises(QueryError, match="the table t is no inner join behind"):
+            ms.run(other, streams, time="ts", dialect="ksqldb")
+
+
 def test_rowtime_is_a_number_of_milliseconds() -> None:
     query = "SELECT ROWTIME, T.ROWTIME / 2 AS half FROM TEST AS T EMIT CHANGES"
     assert rows_of(ms.run(query, {"TEST": stream((7000, "a", 1))}, time="ts", dialect="ksqldb")) == [(7000, 3500)]
@@ -194,5 +245,6 @@ def test_what_has_no_meaning_is_refused(query: str, refusal: str) -> None:
 
 def test_a_query_of_ksqldb_in_words_of_this_language() -> None:
     query = "CREATE TABLE X AS SELECT ID, COUNT(*) FROM TEST WINDOW TUMBLING (SIZE 1 MINUTE) WHERE V > 1 GROUP BY ID;"
-    same = "SELECT ID, COUNT(*) FROM TUMBLE(TEST, ts, 1 MINUTE)  WHERE V > 1 GROUP BY ID, window_start, window_end"
+    same = """SELECT ID, COUNT(*) FROM TUMBLE(TEST, ts, 1 MINUTE)  WHERE (ID) IS NOT NULL AND ( V > 1 ) GROUP BY ID, \
+window_start, window_end"""
     assert to_cql(query, "ksqldb", "ts") == same

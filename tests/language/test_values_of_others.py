@@ -120,6 +120,19 @@ def test_an_average_of_whole_numbers_is_one_in_flink() -> None:
     assert rows("SELECT avg(a) FROM t WHERE a > 1", "risingwave") == [(2.5,)]
 
 
+def test_structs_in_lists_give_columns_in_flink() -> None:
+    structs = {"t": pa.table({"n": ["x"], "l": [[{"a": 1}, {"a": 2}]]})}
+    query = "SELECT n, b FROM t CROSS JOIN UNNEST(l) AS u(b)"
+    found = ms.run(query, structs, time=None, dialect="flink").select(["n", "b"])
+    assert [tuple(row.values()) for row in found.to_pylist()] == [("x", 1), ("x", 2)]
+    assert rows("SELECT a, y FROM t, UNNEST(ys) AS u(y) WHERE a = 1", "flink") == [(1, 1), (1, 2)]
+
+
+def test_views_say_when_their_rows_come() -> None:
+    query = "CREATE VIEW v AS SELECT a FROM t EMIT ON WINDOW CLOSE; SELECT count(*) FROM v EMIT CHANGES;"
+    assert rows(query, "risingwave") == [(4,)]
+
+
 RISINGWAVE = [
     ("format('Testing %s, %s, %%', 'one', 'two')", "Testing one, two, %"),
     ("'abc' SIMILAR TO '%(b|d)%'", True),

@@ -468,5 +468,11 @@ CALLS: dict[str, str] = {
     "contains(l, 1)": "",
     "concat(l, [9])": "",
     "l || [9]": "",
+    "substring_at(s, i)": "substring(s, greatest(CASE WHEN i < 0 THEN length(s) + i + 1 ELSE i END, 1))",
+    "substring_at(s, -3, 2)": "CASE WHEN length(s) >= 3 THEN s[-3:-2] ELSE s[:2] END",
+    "iso_text(i)": "i::VARCHAR",
+    "iso_date('2024-02')": "DATE '2024-02-01'",
+    "iso_timestamp('2024')": "TIMESTAMP '2024-01-01'",
+    "map_of_lists(['a', 'b'], [i, 2, 3])": "MAP {'a': i, 'b': 2}",
 }
 """Calls in the language, and in DuckDB where it writes them differently."""

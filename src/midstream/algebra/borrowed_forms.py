@@ -213,3 +213,6 @@ MATCHED = (
     f" ELSE regexp_full_match({{0}}, '(?s)' || replace(replace({_SQL}, '%', '.*'), '_', '.')) END"
 )
 """Whether a text has a pattern as the SQL standard writes it."""
+
+ISO = "TRY_CAST({{0}} || CASE len({{0}}) WHEN 4 THEN '-01-01' WHEN 7 THEN '-01' ELSE '' END AS {type})"
+"""A time of a text that may lack its month and its day."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product, starmap
 
+from midstream.algebra.borrowed_foreign import FOREIGN
 from midstream.algebra.borrowed_forms import (
     AMOUNT,
     CHOSEN,
@@ -17,10 +18,7 @@ from midstream.algebra.borrowed_forms import (
     CONVERTED,
     DECODED,
     FLAGGED,
-    HALF_UP,
-    LOGARITHM,
     MADE,
-    MATCHED,
     PARAMETER,
     PART,
     QUANTIFIED,
@@ -79,6 +77,7 @@ _LISTS = (
 FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     **_same(f"{_NUMBERS} {_TEXTS} {_DATES} {_LISTS}"),
     **_of_times(_OF_TIMES),
+    **FOREIGN,
     **JSON,
     **TIMES,
     "date_part": ("date_part({0}, {1})", "date_part({0}, upper({1})::TIMESTAMP)"),
@@ -115,15 +114,6 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         " lambda w: upper(w[1]) || lower(w[2:])), '')",
     ),
     "regexp_extract": ("regexp_extract({0}, {1})", "regexp_extract({0}, {1}, {2}::INTEGER)"),
-    "regexp_found": tuple(
-        f"CASE WHEN regexp_matches({{1}}, {{0}}) THEN regexp_extract({{1}}, {{0}}{group}) END"
-        for group in ("", ", {2}::INTEGER")
-    ),
-    "regexp_found_all": ("regexp_extract_all({1}, {0})", "regexp_extract_all({1}, {0}, {2}::INTEGER)"),
-    "initcap_of_words": (
-        r"array_to_string(list_transform(regexp_extract_all({0}, '\s+|\S+'), lambda w: upper(w[1]) || lower(w[2:])),"
-        " '')",
-    ),
     "substring_index": (
         "array_to_string(CASE WHEN {2} >= 0 THEN string_split({0}, {1})[1:{2}]"
         " ELSE string_split({0}, {1})[{2}:] END, {1})",
@@ -211,19 +201,6 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "pmod": ("(({0} % {1} + {1}) % {1})",),
     "hypot": ("sqrt({0} * {0} + {1} * {1})",),
     "rint": ("round_even({0}, 0)",),
-    "round_up": (
-        f"round({HALF_UP})::BIGINT",
-        f"coalesce(round({HALF_UP}, {{1}}::INTEGER)::DOUBLE, round({{0}}, {{1}}::INTEGER))",
-    ),
-    **{
-        f"{name}_or_nan": (f"coalesce(TRY({name}({{0}})), CASE WHEN {{0}} IS NOT NULL THEN 'nan'::DOUBLE END)",)
-        for name in ("sqrt", "acos", "asin")
-    },
-    "log_or_nan": (
-        LOGARITHM.format("{0}"),
-        f"CASE WHEN {{0}} <= 0 OR {{0}} = 1 THEN 'nan'::DOUBLE * {{1}} ELSE {LOGARITHM.format('{1}')} / ln({{0}}) END",
-    ),
-    "cot_or_infinite": ("CASE WHEN {0} = 0 THEN 'inf'::DOUBLE ELSE cot({0}) END",),
     "bround": ("round_even({0}, {1})", "round_even({0}, 0)"),
     "width_bucket": (
         "CASE WHEN sign({2} - {1}) * ({0} - {1}) < 0 THEN 0 WHEN sign({2} - {1}) * ({0} - {2}) >= 0 THEN {3} + 1"
@@ -250,32 +227,12 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "timezone({1}, timezone('UTC', upper({0})::TIMESTAMP))",
     ),
     **{f"url_extract_{part}": (f"nullif(regexp_extract({{0}}, {sql}, 1), '')",) for part, sql in URL.items()},
-    "url_path": (
-        rf"CASE WHEN regexp_matches({{0}}, '^[A-Za-z][A-Za-z0-9+.-]*:') THEN regexp_extract({{0}}, {URL['path']}, 1)"
-        r" ELSE regexp_extract({0}, '^[^?#]*') END",
-    ),
     "url_extract_port": (r"TRY_CAST(regexp_extract({0}, '^[A-Za-z+.-]+://[^/?#]*:(\d+)', 1) AS INTEGER)",),
     "url_extract_parameter": (PARAMETER,),
     "parse_url": (
         f"nullif(regexp_extract({{0}}, CASE {{1}} {PART} ELSE error('parse_url has no such part') END, 1), '')",
         f"CASE WHEN {{1}} = 'QUERY' THEN {PARAMETER.replace('{1}', '{2}')} END",
     ),
-    "substring_within": (
-        "substring({0}, greatest({1}, 1))",
-        "CASE WHEN {2} < 0 THEN error('a length is 0 at least') ELSE"
-        " substring({0}, greatest({1}, 1), greatest({1} + {2}, 1) - greatest({1}, 1)) END",
-    ),
-    "text_to_list": tuple(
-        f"list_transform(CASE WHEN {{1}} IS NULL THEN string_split({{0}}, '') WHEN {{1}} = '' THEN [{{0}}]"
-        f" ELSE string_split({{0}}, {{1}}) END, lambda e: {element})"
-        for element in ("e", "nullif(e, {2})")
-    ),
-    "matches_sql": (MATCHED,),
-    "list_flat": ("flatten(flatten({0}))", "flatten({0})", "{0}"),
-    "seconds_of": ("date_part('microsecond', {0}) / 1000000",),
-    "substring_from": ("substring({0}, CASE {1} WHEN 0 THEN 1 ELSE {1} END, {2})",),
-    "url_encode_param": ("replace(url_encode({0}), '%20', '+')",),
-    "url_decode_param": ("url_decode(replace({0}, '+', '%20'))",),
     "as_value": ("{0}",),
     "generate_series_by_months": ("generate_series({0}, {1}, to_months({2}::INTEGER))",),
     "range_by_months": ("range({0}, {1}, to_months({2}::INTEGER))",),
@@ -297,12 +254,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         " WHEN {1} < -len({0}) THEN [] WHEN {1} < 0 THEN {0}[len({0}) + {1} + 1:len({0}) + {1} + {2}]"
         " ELSE {0}[{1}:{1} + {2} - 1] END",
     ),
-    "list_from_to": (
-        "CASE WHEN coalesce({1}, 1) BETWEEN 1 AND coalesce({2}, len({0})) + 1 AND coalesce({2}, 0) <= len({0})"
-        " THEN {0}[coalesce({1}, 1):coalesce({2}, len({0}))] END",
-    ),
     "map": ("CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN map({0}, {1}) END", "map({*})", "map({::})"),
-    "map_of": ("map({::})",),
     "field": (
         "struct_extract({0}, {1})",
         "json_extract_string(ltrim({0}), {1})",

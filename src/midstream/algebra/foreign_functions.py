@@ -41,6 +41,12 @@ _RISINGWAVE = {
 
 _KSQLDB = {
     "CAST": "TRY_CAST(…)",
+    "COUNT/0": "count(*)",
+    "ARRAY_LENGTH": "coalesce(array_length(…), 0)",
+    **{f"{name}/{n}": "substring_at(…)" for name in ("SUBSTR", "SUBSTRING") for n in (2, 3)},
+    "GENERATE_SERIES/2": "series_either_way(…)",
+    "ENTRIES": "list_transform(entries(…), e -> {'K': e.key, 'V': e.value})",
+    "AS_MAP": "map_of_lists(…)",
     "ROUND": "round_up(…)",
     "TRUNC/1": "CAST(trunc(…) AS BIGINT)",
     **{name: "log_or_nan(…)" for name in ("LN", "LOG")},
@@ -66,7 +72,7 @@ _KSQLDB = {
 }
 
 FOREIGN_FUNCTIONS: Mapping[str, Mapping[str, str]] = {
-    "flink": _FLINK | {"AVG/1": "avg_whole(…)"},
+    "flink": _FLINK | {"AVG/1": "avg_whole(…)", "UNNEST": "inline(…)"},
     "ksqldb": _KSQLDB,
     "risingwave": _RISINGWAVE,
     "spark": _FLINK | _SPARK,
@@ -101,6 +107,9 @@ AS_STRUCT = "{'start': window_start, 'end': window_end}"
 
 BEHIND = {"TUMBLING": "TUMBLE({time}, {0})", "HOPPING": "HOP({time}, {1}, {0})", "SESSION": "SESSION({time}, {0})"}
 """Windows behind a stream of ksqlDB as keys of GROUP BY, of the amounts of time that they say."""
+
+CASTS = {"STRING": "iso_text", "VARCHAR": "iso_text", "DATE": "iso_date", "TIMESTAMP": "iso_timestamp"}
+"""What casts to a type are in ksqlDB, where they read and write times as ISO 8601 does, and parts of them."""
 
 CLAUSES = ("WINDOW", "WHERE", "GROUP", "PARTITION", "HAVING", "EMIT", "LIMIT")
 """What stands behind FROM in ksqlDB."""

@@ -1,19 +1,21 @@
 """Statements of ksqlDB, each of which is one SELECT, in words that other systems have too.
 
 A table that is declared with a primary key has the newest row of each. Windows, which stand behind a stream there,
-become keys of GROUP BY, a distance behind WITHIN a condition on times, and comparisons with null are false.
+become keys of GROUP BY, a distance behind WITHIN a condition on times. Comparisons with null are false, and rows with a
+null among their keys are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.foreign_functions import BEHIND, CLAUSES
 from midstream.errors import QueryError
-from midstream.language.foreign_tokens import Edit, beside
+from midstream.language.foreign_tokens import Edit, beside, text_of
 from midstream.language.grammar import NAMES, NOTHING
 from midstream.language.source_grammar import NOT_AN_ALIAS
 from midstream.language.text import tokens_of
@@ -28,6 +30,7 @@ class Read:
     name: str
     alias: str
     time: str
+    start: int
     end: int
     windowed: bool
 
@@ -39,13 +42,19 @@ def of_ksqldb(text: str, times: Mapping[str, str], keys: Mapping[str, str]) -> I
     words, reads = [token.text.upper() for token in level], list(_reads(level, times))
     clauses = [(t.start, word) for t, word in zip(level, words, strict=True) if word in CLAUSES] + [(len(text), "")]
     tabled = "WITHIN" not in words and any(read.name in keys for read in reads)
-    for read in reads:
-        if not read.windowed and (read.name in keys or tabled):
-            window = f"PARTITION BY {keys[read.name]} ROWS 1" if read.name in keys else "NOW"
-            yield Edit(read.end, read.end, f" [{window}]")
+    for read in (read for read in reads if not read.windowed):
+        if (key := keys.get(read.name)) is not None:
+            newest = f"(SELECT * FROM {read.name} WHERE {key} IS NOT NULL) [PARTITION BY {key} ROWS 1] AS {read.alias}"
+            yield Edit(read.start, read.end, newest)
+        elif tabled:
+            yield Edit(read.end, read.end, " [NOW]")
     yield from _within(text, level, words, reads)
+    if "WITHIN" in words:
+        yield from _versions(level, words, reads, keys)
     yield from _false_of_nulls(tokens, level)
     instants = yield from _window(text, tokens, level, reads, clauses)
+    yield from _without_nulls(text, tokens, clauses, instants)
+    yield from _row_keys(text, level, words, clauses)
     for begin, word in clauses:
         if word in ("PARTITION", "EMIT"):
             yield Edit(begin, next(end for end, _ in clauses if end > begin), "")
@@ -68,7 +77,7 @@ def _reads(level: Sequence[Token], times: Mapping[str, str]) -> Iterator[Read]:
             alias = behind[behind[0].token_type == TokenType.ALIAS]
             named = alias.token_type in NAMES and alias.text.upper() not in {*NOT_AN_ALIAS, *CLAUSES}
             name, last, windowed = token.text.casefold(), alias if named else token, behind[0].text == "["
-            yield Read(name, last.text, times.get(name, "ts"), last.end + 1, windowed)
+            yield Read(name, last.text, times.get(name, "ts"), token.start, last.end + 1, windowed)
 
 
 def _within(text: str, level: Sequence[Token], words: Sequence[str], reads: Sequence[Read]) -> Iterator[Edit]:
@@ -81,6 +90,62 @@ def _within(text: str, level: Sequence[Token], words: Sequence[str], reads: Sequ
         left, right = f"{reads[0].alias}.{reads[0].time}", f"{met.alias}.{met.time}"
         least, most = (f"{left} {sign} INTERVAL '{s.strip()}'" for sign, s in (("-", spans[0]), ("+", spans[-1])))
         yield Edit(level[i].start, level[on].end + 1, f"ON {right} BETWEEN {least} AND {most} AND")
+
+
+def _versions(
+    level: Sequence[Token], words: Sequence[str], reads: Sequence[Read], keys: Collection[str]
+) -> Iterator[Edit]:
+    """Tables behind streams that are joined within a distance: the versions of the time at which the streams meet."""
+    times = [f"{read.alias}.{read.time}" for read in reads if read.name not in keys]
+    for place, read in enumerate(reads):
+        at = next(i for i, token in enumerate(level) if token.start == read.start)
+        if read.name in keys and (place < len(times) or {"LEFT", "FULL", "OUTER", "RIGHT"} & set(words[at - 3 : at])):
+            raise QueryError(
+                f"the table {read.name} is no inner join behind all streams that WITHIN joins",
+                detail="a row keeps the version of the time at which its streams meet, whatever comes later",
+                hint="join the table before, in a statement of its own",
+            )
+        if read.name in keys:
+            on = level[words.index("ON", at)].end + 1
+            yield Edit(on, on, f" {read.alias}.{read.time} <= greatest({', '.join(times)}) AND")
+
+
+def _without_nulls(
+    text: str, tokens: Sequence[Token], clauses: Sequence[tuple[int, str]], instants: Collection[str]
+) -> Iterator[Edit]:
+    """Rows with a null among the keys of GROUP BY left out."""
+    places = {word: (begin, end) for (begin, word), (end, _) in pairwise(clauses)}
+    if "GROUP" not in places:
+        return
+    group, end = places["GROUP"]
+    level = beside(tokens, next(token.start for token in tokens if token.start > group + len("GROUP")))
+    keys = [token for token in level if group + len("GROUP") < token.start < end][1:]
+    if len(keys) == 2 and keys[0].token_type == TokenType.L_PAREN:
+        keys = beside(tokens, tokens[tokens.index(keys[0]) + 1].start)
+    parts = [list(part) for comma, part in groupby(keys, lambda t: t.token_type == TokenType.COMMA) if not comma]
+    told = [text_of(text, part) for part in parts if part[-1].text.upper() not in instants]
+    there = " AND ".join(f"({key}) IS NOT NULL" for key in told)
+    if there and "WHERE" in places:
+        begin, behind = places["WHERE"]
+        yield Edit(begin + len("WHERE"), begin + len("WHERE"), f" {there} AND (")
+        yield Edit(behind, behind, ") ")
+    elif there:
+        yield Edit(group, group, f"WHERE {there} ")
+
+
+def _row_keys(
+    text: str, level: Sequence[Token], words: Sequence[str], clauses: Sequence[tuple[int, str]]
+) -> Iterator[Edit]:
+    """`ROWKEY` of a join: what its sides are equal in, of the one that is there."""
+    on = max((i for i, word in enumerate(words) if word == "ON"), default=None)
+    if on is not None and "ROWKEY" in words:
+        end = next((begin for begin, _ in clauses if begin > level[on].start), len(text))
+        equal = next((t for t in level[on:] if t.token_type == TokenType.EQ and t.start < end), NOTHING)
+        sides = f"coalesce({text[level[on].end + 1 : equal.start].strip()}, {text[equal.end + 1 : end].strip()})"
+        for before, token, after in zip(level, level[1:], level[2:], strict=False):
+            if token.text.upper() == "ROWKEY" and before.token_type != TokenType.DOT:
+                named = "" if after.token_type == TokenType.ALIAS else " AS ROWKEY"
+                yield Edit(token.start, token.end + 1, f"{sides}{named}")
 
 
 def _window(

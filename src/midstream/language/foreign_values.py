@@ -11,7 +11,7 @@ from itertools import pairwise
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.algebra.foreign_functions import FOREIGN_FUNCTIONS, NULLS_FIRST, SUFFIXES, TIGHTNESS
+from midstream.algebra.foreign_functions import CASTS, FOREIGN_FUNCTIONS, NULLS_FIRST, SUFFIXES, TIGHTNESS
 from midstream.errors import QueryError
 from midstream.language.foreign_tokens import Called, Edit, calls
 from midstream.language.grammar import NAMES, NOTHING
@@ -84,6 +84,16 @@ def seconds(text: str) -> Iterator[Edit]:
             yield Edit(call.start, call.arguments[0][2].start, "seconds_of(")
 
 
+def iso_casts(text: str) -> Iterator[Edit]:
+    """Casts of times to texts and back, of anything but null."""
+    for call in calls(text, ("CAST",)):
+        value, (before, last) = call.arguments[0], call.arguments[0][-2:]
+        name = CASTS.get(last.text.upper())
+        if name is not None and before.token_type == TokenType.ALIAS and value[0].token_type != TokenType.NULL:
+            yield Edit(call.start, value[0].start, f"{name}(")
+            yield Edit(value[-3].end + 1, call.end, ")")
+
+
 def spark_places(text: str) -> Iterator[Edit]:
     """`list[0]` is the first element, places of `transform(list, (x, i) -> …)` count from 0."""
     tokens, opened = tokens_of(text), list[int]()
@@ -128,7 +138,9 @@ def functions(text: str, dialect: str) -> Iterator[Edit]:
     yield from (Edit(token.start, token.end + 1, " QUOTIENT ") for token in slashes if dialect != "spark")
     known = FOREIGN_FUNCTIONS.get(dialect, {})
     for call in calls(text, {name.partition("/")[0] for name in known}):
-        form = known.get(f"{call.name}/{len(call.arguments)}", known.get(call.name))
+        form = known.get(f"{call.name}/{len(list(filter(None, call.arguments)))}", known.get(call.name))
+        if form is not None and "…" not in form:
+            yield Edit(call.start, call.end, form)
         if form is None or not all(call.arguments):
             continue
         first, *between, last = form.split("…")
@@ -161,5 +173,6 @@ READ_FIRST = {
     "spark": (spark_constants, backslashes, seconds, spark_places),
     "flink": (backslashes, similar),
     "risingwave": (backslashes, seconds, similar),
+    "ksqldb": (iso_casts,),
 }
 """By dialect, what is changed before all else, so that the text can be read."""

@@ -48,8 +48,6 @@ class QueryGrammar(SourceGrammar):
         if not (self.begins_query() or self.peek(TokenType.L_PAREN)):
             self.expected("SELECT", hint="a query starts with SELECT or WITH")
         made = self.query()
-        for words in (("CHANGES",), ("FINAL",), ("ON", "WINDOW", "CLOSE")):
-            self.take_words("EMIT", *words)
         end = self._curr
         while self.take(TokenType.SEMICOLON):
             pass
@@ -72,6 +70,8 @@ class QueryGrammar(SourceGrammar):
         ctes = self._definitions()
         made = self._union()
         self.rows_wanted(made)
+        for words in (("CHANGES",), ("FINAL",), ("ON", "WINDOW", "CLOSE")):
+            self.take_words("EMIT", *words)
         if ctes:
             made.set("with_", exp.With(expressions=[*ctes, *_ctes(made)]))
         self._query_depth, self.macros = self._query_depth - 1, around
