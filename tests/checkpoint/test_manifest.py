@@ -17,6 +17,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, MetricsFile, ResultFile, SourceFile, Superseded
 from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest, QueryEntry
 from midstream.checkpoint.packs import ALL_HASHES, HashRange, SegmentEntry
+from midstream.checkpoint.query_windows import FilledWindow, SharingRecord, WindowFilling
 from midstream.checkpoint.records import (
     Asked,
     Fault,
@@ -93,12 +94,32 @@ slots = st.builds(
     wanted=st.none() | st.builds(Routing, st.lists(counts, max_size=3).map(tuple), counts, names),
     moves=history,
 )
+windows = st.builds(
+    FilledWindow,
+    names,
+    names,
+    st.dictionaries(names, names, max_size=2),
+    st.booleans(),
+    st.none() | st.lists(names, max_size=2).map(tuple),
+    st.booleans(),
+    st.dictionaries(names, st.lists(counts, max_size=2), max_size=2),
+)
+fillings = st.builds(WindowFilling, names, st.lists(windows, max_size=2).map(tuple), rate=st.none() | counts)
+sharing = st.builds(
+    SharingRecord,
+    st.dictionaries(names, counts, max_size=2),
+    ticks,
+    st.none() | ticks,
+    st.booleans(),
+    st.none() | st.lists(names, max_size=2).map(tuple),
+    st.none() | fillings,
+)
 accounts = st.builds(
     QueryAccount,
     results=counts,
     history=history,
     graph=st.none() | records,
-    sharing=st.none() | records,
+    sharing=st.none() | sharing,
     knowledge=st.none() | records,
     mode=st.none() | names,
     added=st.none() | records,

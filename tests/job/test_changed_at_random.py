@@ -11,8 +11,9 @@ import pytest
 from tests.profiles import always
 
 import midstream as ms
+from midstream.checkpoint.query_windows import FilledPortion
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.job.queries.filling import FilledPortion, Pace
+from midstream.job.queries.filling import Pace
 from midstream.lab.fuzz.changed_jobs import clipped, wrong_after_change
 from midstream.lab.fuzz.changes import draw_change
 

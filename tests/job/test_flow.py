@@ -1,4 +1,4 @@
-"""Flows and transitions without any cluster, files or clock: reports are made up, and manifests kept in a list."""
+"""Flows and events without any cluster, files or clock: reports are made up, and manifests kept in a list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from midstream.job.queries.running_query import Cutting, MigrationUnderWay, Runn
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUPS, Layout
 from midstream.job.task.reports import FragmentReport, Report, StreamCounts, Traffic
-from midstream.job.transitions import after
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 
@@ -47,12 +46,12 @@ class Bare:
 
     def opened(self, manifest: Manifest | None) -> JobState:
         """The state of a job that goes on from a manifest."""
-        state, _ = after(JobState(self.slots), events.Opened(manifest, "memory"))
+        state, _ = JobState(self.slots).after(events.Opened(manifest, "memory"))
         for name, cql in TEXTS.items():
             entry = None if manifest is None else manifest.queries.get(name)
             if manifest is None or entry is not None:
-                state, _ = after(
-                    state, events.QueryAdded(self._running(state, name, cql, None if entry is None else entry.plan))
+                state, _ = state.after(
+                    events.QueryAdded(self._running(state, name, cql, None if entry is None else entry.plan))
                 )
         return state
 
@@ -75,7 +74,7 @@ class Bare:
         before = self.state
         kept = copy.deepcopy((before.cancelled, before.faults, before.added, before.retiring)), dict(before.queries)
         try:
-            self.state, _ = after(before, event)
+            self.state, _ = before.after(event)
         finally:
             assert kept == ((before.cancelled, before.faults, before.added, before.retiring), before.queries)
         return self.state

@@ -135,7 +135,8 @@ def test_a_query_in_stages_migrates_out_of_what_it_shares_and_joins_again_after(
         if len(watched.batches) == 8:
             watched.open()
     assert watched.many.driver.queries["q1"].plan.text == "(A (B C))"
-    assert (watched.many.manifest.account("q1").sharing or {})["own"] is False
+    sharing = watched.many.manifest.account("q1").sharing
+    assert sharing is not None and sharing.own is False
     watched.add("q2", STAGES, wanted="(A (B C))")
     run(watched, 5, 8)
     assert places(watched, "q1") == places(watched, "q2") != places(watched, "q0")

@@ -126,7 +126,9 @@ def test_a_query_that_takes_the_place_starts_with_what_follows_from_kept_windows
     many.batch({}, end=True)
     collect(many.driver.store, many.driver.files)
     got, expected = many.table("q"), ms.run(cql, tables())
-    whole = (many.manifest.account("q").sharing or {})["start"]
+    sharing = many.manifest.account("q").sharing
+    assert sharing is not None
+    whole = sharing.start
     begun = next(r for r in many.history("q") if r.get("event") == "started")
     assert got.num_rows and begun["complete_from"] == whole and set(begun[how]) == {"A", "B"}
     assert ms.snapshot_equal(clipped(got, whole), clipped(expected, whole))

@@ -16,9 +16,10 @@ from tests.profiles import always, mixed
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.query_windows import FilledWindow
 from midstream.job.commands.accounts import history_of
 from midstream.job.queries import filling
-from midstream.job.queries.filling import FilledWindow, parted
+from midstream.job.queries.filling import parted
 from midstream.job.task.lanes import KEPT, TARGET
 from midstream.optimizer.plans import enumerate_plans
 

@@ -237,8 +237,8 @@ def test_a_query_migrates_out_of_what_it_shares_and_joins_again_after(strategy, 
         if step == 8:
             watched.open()
     assert watched.many.driver.queries["q1"].plan.text == "(A (B C))"
-    records = {name: account.sharing or {} for name, account in watched.many.manifest.accounts.items()}
-    assert records["q1"]["own"] is False
+    sharing = watched.many.manifest.account("q1").sharing
+    assert sharing is not None and sharing.own is False
     watched.add("q2", THREE, wanted="(A (B C))")
     for step in range(14, 20):
         watched.batch({name: drawn(rng, 4 * step, 8) for name in "ABC"})

@@ -16,8 +16,8 @@ from tests.profiles import examples
 import midstream as ms
 from midstream.api import ask
 from midstream.errors import MidstreamError
-from midstream.job.events import AdaptivityChanged, AddingRecorded, Scheduled
-from midstream.job.state import JobState
+from midstream.job.events import AdaptivityChanged, AddingRecorded, QueryDropped, Scheduled
+from midstream.job.state import JobState, copied
 from midstream.job.task.exchange import GROUPS
 
 INPUTS = tables(rows=80, last=120)
@@ -67,7 +67,7 @@ def everything(state: JobState) -> tuple[object, ...]:
         name: (query, query.migration and (query.migration.to_json(), query.migration.cancelling), dict(query.local))
         for name, query in state.queries.items()
     }
-    faults = state.faults.copy()
+    faults = copied(state.faults)
     rest = (state.added, state.texts, state.modes, state.retiring, state.cancelled, state.routes)
     return state.manifest, queries, state.wanted, state.settings, faults, *(copy.copy(one) for one in rest)
 
@@ -94,7 +94,7 @@ def happen(job: Many, event: tuple[Any, ...], parts: list[Any]) -> None:
             job.add("more", "SELECT k, v FROM A [RANGE 5]")
             job.driver.apply(AddingRecorded("more", {"cql": "SELECT k, v FROM A [RANGE 5]"}))
         case ("drop",) if "more" in state.queries:
-            job.driver.drop("more")
+            job.driver.apply(QueryDropped("more"))
 
 
 @examples(8)

@@ -79,7 +79,8 @@ class Manifest:
 
     def fills(self, query: str) -> bool:
         """Whether the windows of a query are being filled."""
-        return bool((self.account(query).sharing or {}).get("filling"))
+        sharing = self.account(query).sharing
+        return sharing is not None and sharing.filling is not None and bool(sharing.filling.windows)
 
     def account(self, query: str) -> QueryAccount:
         """What is remembered of a query."""

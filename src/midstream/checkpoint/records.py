@@ -19,12 +19,20 @@ from midstream.checkpoint.file_entries import (
     SourceFile,
     Superseded,
 )
+from midstream.checkpoint.query_windows import SharingRecord
 from midstream.codec import RecordRow
 from midstream.distribution.balancing import MEMORY
 from midstream.distribution.fragments import Routing, SpreadGroup
 
 History = Sequence[Mapping[str, Any]]
 """Events in the order in which they happened."""
+
+
+def happened(what: str, batch: int, trigger: str) -> dict[str, Any]:
+    """What a query's history says of something that came with a batch and changed no plan."""
+    told = {"event": what, "status": what, "trigger": trigger, "start_batch": batch, "end_batch": batch}
+    return {**told, "old_plan": "", "new_plan": "", "strategy": ""}
+
 
 ROUTING, LOADS = "routing", "loads"
 """What is said of a key class."""
@@ -228,7 +236,7 @@ class QueryAccount:
     waiting: int = 0
     history: History = ()
     graph: Mapping[str, Any] | None = None
-    sharing: Mapping[str, Any] | None = None
+    sharing: SharingRecord | None = None
     knowledge: Mapping[str, Any] | None = None
     mode: str | None = None
     added: Mapping[str, Any] | None = None

@@ -42,7 +42,7 @@ from midstream.job.commands.forecast import forecast
 from midstream.job.commands.rewording import DeclaredQuery, Text, verdicts
 from midstream.job.commits import Commits
 from midstream.job.ending import finish, release
-from midstream.job.events import ErrorPolicySet, MoveCancelled, Scheduled, StreamsArrive
+from midstream.job.events import ErrorPolicySet, MoveCancelled, QueryDropped, Scheduled, StreamsArrive
 from midstream.job.job import Job
 from midstream.job.outputs.delivery import Sink
 from midstream.job.outputs.progress import Progress
@@ -223,7 +223,7 @@ class CheckpointSession(Commanded):
             self._enrolment.query(name)
             self._left_out.add(name)
             self._declared.pop(name, None)
-            job.drop(name)
+            job.apply(QueryDropped(name))
 
     def resume(self, name: str) -> dict[str, Any]:
         return asdict(self._job.resume(name))

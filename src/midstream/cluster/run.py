@@ -289,8 +289,9 @@ class Enrolment:
 
         A query is filled by being replaced with itself, once it has begun.
         """
-        lacking = lacking_rows(self.job.manifest, self.job.queries, self.job.state.verifications.by_query)
-        for query in [query for query in lacking if query.begins.rate is not None and not query.begins.paced]:
+        queries = [q for q in self.job.queries.values() if q.begins.rate is not None and not q.begins.paced]
+        changing = self.job.state.verifications.by_query
+        for query in lacking_rows(self.job.manifest, queries, changing) if queries else ():
             incomplete = "withhold" if query.begins.withhold else "emit"
             command = ReplaceQuery(query.name, query.cql, None, incomplete, backfill_rate=query.begins.rate)
             query.begins = dataclasses.replace(query.begins, rate=None)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.checkpoint.names import replaced_name
+from midstream.checkpoint.names import is_rehearsal, replaced_name
+from midstream.checkpoint.query_windows import BySlot
 from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.circumstances import Incoming, Position, SlotLayout
@@ -20,14 +21,14 @@ from midstream.job.queries.filling import Pace
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
-from midstream.job.queries.succession import pair_of, reached_behind_old
+from midstream.job.queries.succession import reached_behind_old
 from midstream.job.task.exchange import Addressing, Layout
 from midstream.job.task.in_place import Arrivals, arrivals
 from midstream.job.task.intake import StreamReading
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, SampleRequest, require_all
 from midstream.job.task.step import StageStep
-from midstream.job.task.works import NOT_APART, Apart, BySlot, FragmentWork, MigrationWork, TaskWork
+from midstream.job.task.works import NOT_APART, Apart, FragmentWork, MigrationWork, TaskWork
 
 TICKS = "#ticks"
 """The stream of a session's clock: it moves the registers of all streams whose time is a timestamp."""
@@ -109,14 +110,19 @@ class Batch:
         begun = {name for name, query in self.queries.items() if query.begins.paced and name not in before.queries}
         return [name for name in self.queries if name in begun or before.fills(name)]
 
+    @property
+    def begins(self) -> list[str]:
+        """The queries that are new in it."""
+        return [name for name in self.queries if self.sharing.is_fresh(name)]
+
     @cached_property
     def places_taken(self) -> Mapping[str, int]:
         """From which instants on others answer, by the queries whose places they take with this batch.
 
         Where one begins at once and lacks rows, the old one answers for these as far as it can.
         """
-        plan, pairs = self.sharing, partial(pair_of, self.before, self.queries)
-        new = [n for n in self.queries if plan.is_fresh(n) and (plan.records[n].whole_from_start or pairs(n))]
+        plan = self.sharing
+        new = [name for name in self.begins if plan.records[name].whole_from_start or plan.pair(name)]
         return {replaced_name(name, self.batch_id): plan.start(name) for name in new}
 
     @property
@@ -131,7 +137,9 @@ class Batch:
 
     def advance_to(self, query: RunningQuery) -> int:
         """The frontier this batch advances a query to."""
-        reached = reached_behind_old(self.before, query, query.reached(self.registers))
+        reached = query.reached(self.registers)
+        if is_rehearsal(query.name):
+            reached = reached_behind_old(self.before, query, reached)
         return max(self.position.advanced_to(query.name), reached)
 
     def take(self, reports: Sequence[Report], seconds: float) -> None:

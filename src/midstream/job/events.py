@@ -1,4 +1,4 @@
-"""What happens to a job: each change of its state is one of these, applied by `transitions.after`.
+"""What happens to a job: each change of its state is one of these, applied by `JobState.after`.
 
 An event that is refused raises an error and leaves the state as it was.
 """
@@ -27,8 +27,7 @@ from midstream.job.migrations.verifying import Consequence, Verification
 from midstream.job.queries.faults import OnError
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.spreading import SpreadGroups
-from midstream.job.state import JobState
-from midstream.job.transitions import Actions, Event
+from midstream.job.state import Actions, Event, JobState
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +185,7 @@ class QueryStopped(Event):
         migration = state.queries[self.query].migration
         if migration is not None and migration.begun is None:
             cancel_migration(state, self.query)
-            state.faults.news.setdefault(self.query, []).extend(state.cancelled.pop(self.query))
+            state.faults.tell(self.query, *state.cancelled.pop(self.query))
         state.faults.stop(self.query, self.batch, self.error)
 
 

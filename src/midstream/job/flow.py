@@ -28,8 +28,7 @@ from midstream.job.events import Committed, MigrationCancelled, QueryStopped, Sl
 from midstream.job.migrations.migrating import require_way
 from midstream.job.outcome import Outcome, Terms
 from midstream.job.queries.backfill import ReadAgain, due, with_read
-from midstream.job.queries.declared import streams_record
-from midstream.job.queries.faults import at_fault, named, suspects
+from midstream.job.queries.faults import NO_FAULTS, at_fault, named, suspects
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.replacing import with_archive
@@ -40,7 +39,7 @@ from midstream.job.slots.pacing import next_step
 from midstream.job.slots.relocation import Relocated, Relocation
 from midstream.job.slots.rerouting import Rerouter, Rerouting
 from midstream.job.slots.slot_decisions import SlotDecisions
-from midstream.job.state import JobState
+from midstream.job.state import JobState, copied
 from midstream.job.watchers import Watchers
 from midstream.migration.moving_state_paced import LEAST_WORK
 from midstream.operators.slices import grid_floor
@@ -72,7 +71,10 @@ class Circumstances:
 def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset()) -> Flow[Batch]:
     """The next batch; rows that make the expressions of `sifted` queries fail are set aside."""
     old = current_routing(at.before, state.slots, state.group_bits)
-    if state.is_calm(at.before) and at.rerouter.better(state.queries, state.routes, state.group_bits) is None:
+    in_stages = any(len(query.staged.fragments) > 1 for query in state.queries.values())
+    if state.is_calm(at.before) and not (
+        in_stages and at.rerouter.better(state.queries, state.routes, state.group_bits)
+    ):
         return _batch(state, at, sifted, Relocated(at.before, state.queries, old))
     batch_id = at.position.batch_id
     doubles = moves_doubled(at.before, state.wanted)
@@ -222,6 +224,10 @@ def _sifted_next(state: JobState, failed: Mapping[str, MidstreamError], sifted: 
     return frozenset(n for n in failed if state.faults.policy(n) == "dead_letter" and n not in sifted)
 
 
+Needed = Sequence[tuple[StreamDeclaration, list[str]]]
+"""Streams, with the columns of them that are read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Notes:
     """What a manifest says that neither the job's state nor the reports of a batch do.
@@ -232,7 +238,7 @@ class Notes:
 
     number: int
     offsets: str = ""
-    needed: Sequence[tuple[StreamDeclaration, list[str]]] = ()
+    needed: Needed = ()
     requests: Sequence[StoredRequest] = ()
     ended: bool = False
 
@@ -257,7 +263,9 @@ def concluded(state: JobState, batch: Batch, notes: Notes) -> Flow[Manifest]:
     if decided.spread is not None:
         state = yield SlotsDecided(decided.routing, decided.spread)
     made, verified = yield CompareResults(_manifest(state, batch, notes, decided), {**state.queries, **batch.queries})
-    made = with_archive(state.with_requested(made), batch.before, state.retiring)
+    made = state.with_requested(made)
+    if state.retiring or (batch.before and batch.before.queries.keys() - made.queries.keys()):
+        made = with_archive(made, batch.before, state.retiring)
     manifest: Manifest = yield Commit(batch, made)
     yield Committed(manifest, batch, verified)
     yield Collect(manifest)
@@ -269,7 +277,7 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
     terms = Terms(
         replace(
             state.settings,
-            declared=streams_record(batch.before, notes.needed),
+            declared=_declared(batch.before, notes.needed),
             arrival={name: route.key for name, route in batch.incoming.routes.items()},
             homes={name: list(route.slots) for name, route in batch.incoming.routes.items() if route.slots},
             scheduling=batch.options.scheduling,
@@ -281,11 +289,25 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
         decided.knowledge,
         decided.slot_decisions,
         decided.deciding,
-        state.spread.seen(batch.slots.spread),
+        state.spread.seen(batch.slots.spread) if state.spread.groups else (),
         {name: query.merging for name, query in sorted({**state.queries, **batch.queries}.items()) if query.merging},
     )
     entries = {name: entry_of(query) for name, query in state.queries.items()}
-    return state.faults.in_manifest(Outcome(batch).manifest(notes.offsets, terms), batch.before, entries)
+    made = Outcome(batch).manifest(notes.offsets, terms)
+    return made if state.faults == NO_FAULTS else state.faults.in_manifest(made, batch.before, entries)
+
+
+def _declared(before: Manifest | None, needed: Needed) -> dict[str, Mapping[str, Any]]:
+    """What a manifest says of streams; those not declared now stay known."""
+    known: dict[str, Mapping[str, Any]] = {} if before is None else dict(before.settings.declared)
+    for stream, columns in needed:
+        known[stream.name] = {
+            "time": stream.time,
+            "timestamps": stream.timestamps,
+            "columns": {name: str(stream.columns.field(name).type) for name in columns},
+            "all": {field.name: str(field.type) for field in stream.columns},
+        }
+    return known
 
 
 Found = tuple[str, int | None, Mapping[str, Any]]
@@ -298,7 +320,7 @@ def decided(state: JobState, watchers: Watchers, slots: SlotDecisions | None, ba
     knowledge = watchers.after(batch, partial(require_way, state), state.settings.links)
     if slots is None:
         return Decided(knowledge)
-    spread, changing = state.spread.copy(), list(_changing(watchers.by_query)) if incoming.has_rows else []
+    spread, changing = copied(state.spread), list(_changing(watchers.by_query)) if incoming.has_rows else []
     changes = [
         DecidedPlanChange(name, slot, made["target_cost"] / max(made["cost"], 1e-12)) for name, slot, made in changing
     ]

@@ -49,7 +49,6 @@ from midstream.job.events import (
     AdaptivityChanged,
     MigrationCancelled,
     Opened,
-    QueryDropped,
     QueryResumed,
     Rebalanced,
     Rescaled,
@@ -67,11 +66,10 @@ from midstream.job.queries.running_query import RunningQuery
 from midstream.job.requests import Requests
 from midstream.job.slots.rerouting import Rerouter
 from midstream.job.slots.slot_decisions import SlotDecisions
-from midstream.job.state import JobState
+from midstream.job.state import Event, JobState
 from midstream.job.task.exchange import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.results import result_table
-from midstream.job.transitions import Event, after
 from midstream.job.watchers import Watchers, needed_columns
 
 log = logging.getLogger(__name__)
@@ -142,7 +140,7 @@ class Job:
     def apply(self, event: Event) -> JobState:
         """Changes the state by an event, and does what follows; what is refused changes nothing. Gives the state."""
         with self.gate:
-            self.state, actions = after(self.state, event)
+            self.state, actions = self.state.after(event)
             for action in actions:
                 self._carry_out(action, None)
             return self.state
@@ -174,13 +172,17 @@ class Job:
                     self.cluster.wait_for_files()  # what it took to write them is among the load of slots
                 return decided(self.state, self.watchers, self.deciding, batch)
             case CompareResults(manifest, queries):
-                return self.state.verifications.in_manifest(self.files, manifest, queries, self.cluster.wait_for_files)
+                if not (verifications := self.state.verifications).by_query:
+                    return manifest, {}
+                return verifications.in_manifest(self.files, manifest, queries, self.cluster.wait_for_files)
             case Commit(batch, manifest):
-                return self.commits.begin(batch, manifest, self.cluster.wait_for_files)
+                made = self.commits.begin(batch, manifest, self.cluster.wait_for_files)
+                if batch.begins:
+                    tell_of_started(made)
+                return made
             case Collect(manifest):
                 self.requests.committed()
                 self.commits.end(manifest)
-                tell_of_started(manifest)
             case CallSinks(manifest):
                 self.deliver(manifest)
             case Watch(name, policy):
@@ -299,7 +301,8 @@ class Job:
 
     def deliver(self, manifest: Manifest | None) -> None:
         """Gives sinks what a manifest has released and they have not had."""
-        self.deliveries.deliver(self.files, manifest, self._released, self.commits.check_lease, self.commits.epoch)
+        if self.deliveries.sinks or not self.deliveries.has_none:
+            self.deliveries.deliver(self.files, manifest, self._released, self.commits.check_lease, self.commits.epoch)
 
     def _released(self, manifest: Manifest, name: str, since: int) -> tuple[Any, pa.Schema]:
         plan = self.queries[name].plan
@@ -336,10 +339,6 @@ class Job:
         """Changes how a query adapts, from the next batch on, and remembers it; what it has seen is kept."""
         known = self.watchers.by_query.get(name)
         self.apply(AdaptivityChanged(name, mode, None if known is None else known.policy))
-
-    def drop(self, name: str) -> None:
-        """Ends a query; the next manifest is without it."""
-        self.apply(QueryDropped(name))
 
     def begin_migration(
         self,

@@ -231,7 +231,7 @@ class Outcome:
 
     def _accounts(self, terms: Terms) -> dict[str, QueryAccount]:
         batch = self.batch
-        graphs, sharing = plans_of(batch.queries, batch.reports), batch.sharing.to_json()
+        graphs, sharing = plans_of(batch.queries, batch.reports), batch.sharing.remembered()
         return {
             name: QueryAccount(
                 identity=self.before.account(name).identity,

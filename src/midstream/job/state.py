@@ -1,15 +1,16 @@
 """A job as a value: the last manifest, the queries as they run, and what was asked for since.
 
-Nothing here knows of files, clocks, threads or clusters. Only events (`events.py`) change it: `transitions.after`
-applies one to a copy. Whatever has happened, the next manifest restores the state that it was made from.
+Nothing here knows of files, clocks, threads or clusters. Only events (`events.py`) change it, each a copy of it: one
+that is refused changes nothing. Whatever has happened, the next manifest restores the state that it was made from.
 """
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 from midstream.adaptation.policy import Mode, Policy, mode_of, policy_of
 from midstream.algebra.time import BEGINNING
@@ -18,6 +19,7 @@ from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.records import Settings
 from midstream.distribution.fragments import ARRIVAL, Route, Routing
 from midstream.distribution.move_legality import AUTO, DOUBLED, MSLB
+from midstream.job.actions import Action
 from midstream.job.batch import Batch
 from midstream.job.circumstances import current_routing
 from midstream.job.lanes import by_own_plan, lane_numbers
@@ -45,6 +47,8 @@ from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan
 
 log = logging.getLogger(__name__)
+
+Record = TypeVar("Record")
 
 REPLACED_BY_REQUEST = (
     "query %s goes on with the text that it was given while the job ran, not with the one that is declared "
@@ -85,21 +89,10 @@ class JobState:
     verifications: Verifications = field(default_factory=Verifications)
     spread: SpreadGroups = field(default_factory=SpreadGroups)
 
-    def copy(self) -> JobState:
-        """The same state, to be changed apart; queries and migrations are values, which are replaced."""
-        return replace(
-            self,
-            queries=dict(self.queries),
-            routes=dict(self.routes),
-            added=dict(self.added),
-            texts=dict(self.texts),
-            modes=dict(self.modes),
-            retiring=set(self.retiring),
-            cancelled={query: list(records) for query, records in self.cancelled.items()},
-            faults=self.faults.copy(),
-            verifications=self.verifications.copy(),
-            spread=self.spread.copy(),
-        )
+    def after(self, event: Event) -> tuple[JobState, Actions]:
+        """The state after an event, and what the job is to do; raises an error if the event is refused."""
+        state = copied(self)
+        return state, event.happen(state) or ()
 
     def is_calm(self, before: Manifest | None) -> bool:
         """Whether a batch goes on from a manifest as the last one ended: nothing begins, moves, is filled or idle."""
@@ -145,7 +138,7 @@ class JobState:
         self.modes = {name: mode_of(account.mode) for name, account in known if account.mode is not None}
         self.follow_requests(manifest)
         self.faults.follow(manifest)
-        self.spread.follow(manifest)
+        self._follow_spread(manifest)
         self.verifications.follow(manifest)
 
     def follow_requests(self, manifest: Manifest) -> None:
@@ -209,14 +202,19 @@ class JobState:
         self.queries.update(
             {name: batch.queries[name].after_batch for name in batch.changes.arrived if name in self.queries}
         )
-        self.verifications.committed(manifest, self.queries, verified)
+        if self.verifications.by_query:
+            self.verifications.committed(manifest, self.queries, verified)
         for copy in [name for name in self.faults.stopped if is_rehearsal(name) and name not in self.queries]:
             self.faults.forget(copy)
         self.cancelled.clear()
         if self.wanted is not None and self.wanted.deals_as(self.routing):
             self.wanted = None
-        self.spread.follow(manifest)
-        self.faults.committed()
+        self._follow_spread(manifest)
+        self.faults.news.clear()
+        self.faults.resuming.clear()
+
+    def _follow_spread(self, manifest: Manifest) -> None:
+        self.spread.groups = {group.name: group for group in manifest.slots.spread}
 
     def _retire(self, batch: Batch) -> None:
         """Forgets the queries that ran for the last time."""
@@ -352,6 +350,30 @@ class JobState:
             ends=ends,
             corrections=corrections(r for account in self.manifest.accounts.values() for r in account.history),
         )
+
+
+Actions = tuple[Action, ...]
+
+
+class Event(ABC):
+    """Something that happens to a job; `events` has all that can."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def happen(self, state: JobState) -> Actions | None:
+        """Changes a state of its own, and gives what the job is to do; raises an error if it is refused."""
+
+
+def copied(record: Record) -> Record:
+    """A state, or a part of one, to be changed apart: its dictionaries and sets hold values, which are replaced."""
+    parts: dict[str, Any] = {each.name: getattr(record, each.name) for each in fields(record)}  # type: ignore[arg-type]
+    for name, part in parts.items():
+        if isinstance(part, dict | set):
+            parts[name] = part.copy()
+        elif isinstance(part, Faults | Verifications | SpreadGroups):
+            parts[name] = copied(part)
+    return type(record)(**parts)
 
 
 def _route(key: Any, home: Sequence[int] = ()) -> Route:

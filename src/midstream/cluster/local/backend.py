@@ -171,6 +171,11 @@ class LocalBackend:
         self._readings.begin(self.files, job.manifest, read)
 
     @property
+    def _reads(self) -> bool:
+        """Whether some stream is read, and not all rows are pushed."""
+        return any(stream.source is not None for stream in self._inputs.values())
+
+    @property
     def active(self) -> bool:
         """Whether streams are being read."""
         return self._thread is not None and self._thread.is_alive()
@@ -259,7 +264,7 @@ class LocalBackend:
         """
         if TICKS in self._inputs:
             self._batch(job, {}, {})
-        elif triggered or any(stream.source is not None for stream in self._inputs.values()):
+        elif triggered or self._reads:
             release_in_turn(job)
 
     def _work_through(self, job: Job, pause: float) -> None:
@@ -303,11 +308,14 @@ class LocalBackend:
     ) -> None:
         manifest = job.manifest
         number, now = source_batch(manifest) + 1, int(job.commits.time.now() * 1e6)
-        self.cluster.reading, self.cluster.clocks = self._readings.noted(parts, left or {}), {number: now}
+        if self._reads:
+            self.cluster.reading = self._readings.noted(parts, left or {})
+        self.cluster.clocks = {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
         with _noted_if_done(job, number):
             job.on_batch(arriving, number)
-            self._readings.done(parts)
+            if self._reads:
+                self._readings.done(parts)
 
     def _arriving(
         self, rows: Mapping[str, pa.Table], latest: Mapping[str, int], now: int

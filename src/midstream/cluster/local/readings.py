@@ -22,12 +22,12 @@ from midstream.checkpoint.file_entries import FilesRead, SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.query_windows import Spans
 from midstream.connectors.connected import Connected, Span, first
 from midstream.connectors.files.source import KnownFiles, ReadFolder
 from midstream.connectors.source import Position, Positions, Source
 from midstream.errors import JobError, MidstreamError
 from midstream.job.queries.backfill import OldRows, Rereading
-from midstream.job.queries.filling import Spans
 from midstream.job.task.ingest import ticks_of
 from midstream.operators.elements import Ticks
 

@@ -56,9 +56,10 @@ class Adding:
 
         if manifest is not None and name in manifest.queries:
             plan = _remembered(relation, manifest.queries[name].plan, every)
-            columns = (manifest.account(name).sharing or {}).get("core") or ()
+            sharing = manifest.account(name).sharing
+            columns = () if sharing is None else sharing.core or ()
             core = core_of(plan.query, plan.emission) if columns else None
-            return running(plan) if core is None else running(_over(plan, core, columns), tuple(columns))
+            return running(plan) if core is None else running(_over(plan, core, columns), columns)
         plain = running(first_plan(self.job, relation, wanted, every))
         if not share or wanted is not None or self._has_partner(plain):
             return plain

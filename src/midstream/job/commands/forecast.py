@@ -49,7 +49,6 @@ from midstream.job.slots.both_at_once import move_of, require_both
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
-from midstream.job.transitions import after
 from midstream.language import parse
 from midstream.language.over_queries import with_queries
 from midstream.migration.auto import PREFERENCES, Auto, StrategyChoice, preference_named
@@ -92,7 +91,7 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
         case Rebalance(protocol, by, routing):
             return _rebalance(job, routing, protocol_named(protocol), by or "")
         case CancelRebalance():
-            after(job.state, MoveCancelled())
+            job.state.after(MoveCancelled())
             moving = None if job.manifest is None else moving_groups(job.manifest)
             return {"cancelled": None if moving is None else asdict(moving)}
         case Rescale(slots):
@@ -302,7 +301,7 @@ def _reroute(job: Job, wanted: Routing) -> Record:
 
 def _corrected(job: Job, factors: Factors) -> Record:
     """What plans would be weighed by."""
-    state, _ = after(job.state, CostsCorrected(factors))
+    state, _ = job.state.after(CostsCorrected(factors))
     constants = corrected(job.cluster.constants, state.settings.costs)
     names = [*TERMS, "second"]
     return {
@@ -330,7 +329,7 @@ def _links(job: Job, wanted: Mapping[str, str]) -> Record:
 
 def _rebalance(job: Job, routing: Sequence[int] | None, protocol: str, key_class: str) -> Record:
     """What dealing groups as `routing` says, or evenly, would move; which groups would be shared or go home."""
-    now, then = job.state, after(job.state, Rebalanced(routing, "", protocol, key_class))[0]
+    now, then = job.state, job.state.after(Rebalanced(routing, "", protocol, key_class))[0]
     wanted = now.routing if then.wanted is None or then.wanted is now.wanted else then.wanted
     begun = [group for number, group in then.spread.groups.items() if number not in now.spread.groups]
     home = sorted(now.spread.groups.keys() - then.spread.groups.keys(), key=str)

@@ -17,7 +17,6 @@ from midstream.job.migrations.shadows import ShadowText, shadow_of
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.running_query import Beginning, RunningQuery
 from midstream.job.queries.succession import can_wait, hands_on
-from midstream.job.transitions import after
 from midstream.language import parse
 from midstream.language.over_queries import with_queries
 
@@ -93,7 +92,7 @@ def shadow_by(job: Job, command: ReplaceQuery, changes: Sequence[Replacement], c
 
 def switched(job: Job, name: str) -> Record:
     """What letting the other text of a query take its place would do."""
-    after(job.state, ShadowSwitched(query_named(job, name).name))
+    job.state.after(ShadowSwitched(query_named(job, name).name))
     known = job.state.verifications.by_query[name]
     assert known.shadow is not None
     return {"query": name, "cql": known.shadow.cql, "verified": known.found().to_json()}

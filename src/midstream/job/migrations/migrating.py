@@ -19,8 +19,7 @@ from midstream.job.queries.running_query import Beginning, MigrationUnderWay, Ru
 from midstream.job.slots.both_at_once import keeps_from, move_of, require_both
 from midstream.job.slots.doubled_moves import moves_doubled
 from midstream.job.slots.relocation import shipped_rows
-from midstream.job.state import JobState
-from midstream.job.transitions import Event
+from midstream.job.state import Event, JobState
 from midstream.migration.verified import DIFFERS, FAILED, Stretch, can_be_adopted
 from midstream.optimizer.plans import Plan, plan_query
 
@@ -238,7 +237,8 @@ def cancel_migration(state: JobState, name: str, why: str = "") -> None:
         for other in state.verifications.changing_with(name):
             verified = state.verifications.forget(other, state.queries)
             assert verified is not None
-            state.cancelled.setdefault(other, []).append({**verified, **({"why": why} if why else {})})
+            told = {**verified, **({"why": why} if why else {})}
+            state.cancelled[other] = [*state.cancelled.get(other, ()), told]
         return
     query = state.queries[name]
     require_at_work(state, name)
@@ -255,7 +255,8 @@ def _cancelled(state: JobState, name: str, own: RunningQuery) -> RunningQuery:
     migration = require_cancellable(own, move_of(state.manifest, own.name))
     if migration.begun is not None:
         return replace(own, migration=replace(migration, cancelling=True))
-    state.cancelled.setdefault(name, []).append(migration.record(own.plan.text, None, "cancelled"))
+    told = migration.record(own.plan.text, None, "cancelled")
+    state.cancelled[name] = [*state.cancelled.get(name, ()), told]
     return replace(own, migration=None)
 
 

@@ -24,7 +24,7 @@ from midstream.errors import InputError, MigrationError, QueryError
 from midstream.job.circumstances import is_finished
 from midstream.job.migrations.copies import adopted, archive_name, archived, without_copy
 from midstream.job.migrations.shadows import ShadowText
-from midstream.job.queries.completeness import Record, changes_from
+from midstream.job.queries.completeness import changes_from
 from midstream.job.queries.faults import QUARANTINED
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.succession import can_wait
@@ -92,10 +92,6 @@ class Verifications:
 
     by_query: dict[str, Verification] = field(default_factory=dict)
 
-    def copy(self) -> Verifications:
-        """The same, to be changed apart."""
-        return Verifications(dict(self.by_query))
-
     def follow(self, manifest: Manifest) -> None:
         """Goes on with what a manifest says."""
         known = {name: account.verifying for name, account in manifest.accounts.items()}
@@ -149,8 +145,6 @@ class Verifications:
 
         `wait` is for files of the batch that are still being written.
         """
-        if not self.by_query:
-            return manifest, {}
         found, made = dict[str, Consequence](), manifest
         for name, known in self.by_query.items():
             if known.passed and name in manifest.migration:
@@ -313,9 +307,9 @@ def _between(files: Files, manifest: Manifest, query: str, since: int, until: in
 def is_full(manifest: Manifest, copy: RunningQuery) -> bool:
     """Whether a copy by another text has been given all rows that are kept for it, and has come to where they begin."""
     sharing, at = manifest.account(copy.name).sharing, manifest.advanced_to.get(copy.name, BEGINNING)
-    if sharing is None or sharing.get("filling"):
+    if sharing is None or manifest.fills(copy.name):
         return False
-    return bool(sharing["start"] == INFINITY or changes_from(at, copy.plan.query) >= sharing["start"])
+    return sharing.start == INFINITY or changes_from(at, copy.plan.query) >= sharing.start
 
 
 def follows_old(manifest: Manifest, copy: RunningQuery, withheld: bool) -> bool:
@@ -326,9 +320,9 @@ def follows_old(manifest: Manifest, copy: RunningQuery, withheld: bool) -> bool:
     old, sharing = query_of_copy(copy.name), manifest.account(copy.name).sharing
     if sharing is None or not can_wait(manifest, old, copy):
         return True
-    begins, record = manifest.advanced_to.get(copy.name, BEGINNING), Record.from_json(sharing)
-    if withheld and record.lacks_rows and record.whole_at is not None:
-        begins = max(begins, record.whole_at)
+    begins = manifest.advanced_to.get(copy.name, BEGINNING)
+    if withheld and sharing.lacks_rows and sharing.whole_at is not None:
+        begins = max(begins, sharing.whole_at)
     return manifest.released.get(old, BEGINNING) >= changes_from(begins, copy.plan.query)
 
 
@@ -336,9 +330,8 @@ def _complete_from(manifest: Manifest, copy: str) -> int:
     """From which instant on the results of a copy by another text are complete."""
     if (sharing := manifest.account(copy).sharing) is None:
         return INFINITY
-    record = Record.from_json(sharing)
-    whole = record.whole_at if record.lacks_rows else record.start
-    return INFINITY if whole is None else max(record.start, whole)
+    whole = sharing.whole_at if sharing.lacks_rows else sharing.start
+    return INFINITY if whole is None else max(sharing.start, whole)
 
 
 def _record(

@@ -26,11 +26,11 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import STATE, lane_name, name_for
 from midstream.checkpoint.packs import SegmentEntry, write_pack
+from midstream.checkpoint.query_windows import FilledWindow, Spans, WindowFilling
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
 from midstream.job.queries.completeness import end_of
 from midstream.job.queries.derived_windows import columns_read, is_derivable
-from midstream.job.queries.filling import FilledWindow, Spans, WindowFilling
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.ingest import in_range, ticks_of
 from midstream.job.task.lanes import KEPT
@@ -177,7 +177,7 @@ def _require_rereadable(source: SourceNode, route: Route) -> None:
 def filling_of(before: Manifest, query: str) -> WindowFilling | None:
     """How the windows of a query are being filled, if they are."""
     sharing = before.account(query).sharing
-    return WindowFilling.from_json(sharing["filling"]) if sharing and sharing.get("filling") else None
+    return sharing.filling if sharing is not None and before.fills(query) else None
 
 
 def due(before: Manifest | None, queries: Mapping[str, RunningQuery]) -> dict[str, WindowFilling]:
@@ -202,8 +202,9 @@ def with_read(
     windows = list(filling.windows)
     windows[number] = replace(windows[number], unread=rest)
     filling = replace(filling, windows=tuple(windows))
-    sharing = {**(before.account(query).sharing or {}), "filling": filling.to_json()}
+    sharing = before.account(query).sharing
+    assert sharing is not None
     lane = lane_name(query, KEPT)
     kept = {**before.segments.get(lane, {}), **({number: {0: entries}} if entries else {})}
     segments = {**before.segments, **({lane: kept} if kept else {})}
-    return replace(before.with_account(query, sharing=sharing), segments=segments), filling
+    return replace(before.with_account(query, sharing=replace(sharing, filling=filling)), segments=segments), filling

@@ -18,25 +18,11 @@ from midstream.algebra.statistics import UNKNOWN, Estimate, Statistics, StreamSt
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import JobError
 
-Record = dict[str, Mapping[str, Any]]
 Needed = Iterable[tuple[StreamDeclaration, Iterable[str]]]
 """Streams, with the columns of them that are read."""
 
 Readers = Callable[[StreamDeclaration, str], Sequence[str]]
 """Gives the names of the queries that read a column of a stream."""
-
-
-def streams_record(before: Manifest | None, needed: Needed) -> Record:
-    """What a manifest says of streams; those not declared now stay known."""
-    known: Record = {} if before is None else dict(before.settings.declared)
-    for stream, columns in needed:
-        known[stream.name] = {
-            "time": stream.time,
-            "timestamps": stream.timestamps,
-            "columns": {name: str(stream.columns.field(name).type) for name in columns},
-            "all": {field.name: str(field.type) for field in stream.columns},
-        }
-    return known
 
 
 def require_same_streams(manifest: Manifest | None, needed: Needed, readers: Readers) -> None:

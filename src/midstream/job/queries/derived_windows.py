@@ -18,9 +18,10 @@ from midstream.algebra.implication import excludes_null, implies
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop, Range, Unbounded
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.query_windows import ALWAYS, FilledWindow
 from midstream.distribution.fragments import STAY, Received, Route
-from midstream.job.queries.completeness import ALWAYS, end_of
-from midstream.job.queries.filling import FilledWindow, Lying
+from midstream.job.queries.completeness import end_of
+from midstream.job.queries.filling import Lying
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.task_graph import has_null_keys
 from midstream.job.task.works import Derived

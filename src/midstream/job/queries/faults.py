@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import query_of
-from midstream.checkpoint.records import Fault, QueryAccount
+from midstream.checkpoint.records import Fault, QueryAccount, happened
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.job.task.reports import Report
 
@@ -57,11 +57,6 @@ class Faults:
     news: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """What the histories of queries say of this, until a manifest does."""
 
-    def copy(self) -> Faults:
-        """The same, to be changed apart."""
-        news = {query: list(items) for query, items in self.news.items()}
-        return Faults(dict(self.policies), dict(self.stopped), set(self.resuming), news)
-
     def follow(self, manifest: Manifest) -> None:
         """Goes on with what a manifest says, and with what was asked for since."""
         known = manifest.accounts.items()
@@ -78,11 +73,15 @@ class Faults:
     def stop(self, query: str, batch_id: int, error: MidstreamError) -> None:
         """Puts a query in quarantine."""
         fault = self.stopped[query] = Fault(batch_id, error.message, error.detail, error.hint)
-        self.news.setdefault(query, []).append(_event(QUARANTINED, batch_id, batch_id, fault.reason))
+        self.tell(query, happened(QUARANTINED, batch_id, fault.reason))
 
     def record(self, query: str, what: str, batch_id: int, reason: str) -> None:
         """Adds another event to a query's history."""
-        self.news.setdefault(query, []).append(_event(what, batch_id, None, reason))
+        self.tell(query, happened(what, batch_id, reason))
+
+    def tell(self, query: str, *events: dict[str, Any]) -> None:
+        """Has a query's history tell of events."""
+        self.news[query] = [*self.news.get(query, ()), *events]
 
     def resume(self, query: str) -> Fault:
         """Resumes a query with the next batch, as if the rows since the one that stopped it had never come."""
@@ -90,7 +89,7 @@ class Faults:
             raise JobError(f"query {query} is not in quarantine")
         fault = self.stopped.pop(query)
         self.resuming.add(query)
-        self.news.setdefault(query, []).append(_event("resumed", fault.batch, None, fault.reason))
+        self.tell(query, happened("resumed", fault.batch, fault.reason))
         return fault
 
     def forget(self, query: str) -> None:
@@ -104,19 +103,12 @@ class Faults:
         if query in self.stopped:
             self.stopped[name] = self.stopped.pop(query)
 
-    def committed(self) -> None:
-        """Clears the news that has been reported."""
-        self.news.clear()
-        self.resuming.clear()
-
     def in_manifest(self, manifest: Manifest, before: Manifest | None, entries: Mapping[str, QueryEntry]) -> Manifest:
         """A batch's manifest with the queries that were not at work in it, as the one before has them.
 
         `entries` are those of all queries. What a query shared is forgotten with the quarantine: resumed, it has not
         had the rows that others have had, so it shares nothing until all that it missed has expired.
         """
-        if not (self.stopped or self.news or self.policies):
-            return manifest
         idle = [name for name in self.stopped if name in entries]
         known = before or Manifest(manifest.query_id, -1)
 
@@ -154,17 +146,7 @@ class Faults:
         )
 
 
-def _event(what: str, start: int, end: int | None, reason: str) -> dict[str, Any]:
-    return {
-        "event": what,
-        "status": what,
-        "trigger": reason,
-        "old_plan": "",
-        "new_plan": "",
-        "strategy": "",
-        "start_batch": start,
-        "end_batch": end,
-    }
+NO_FAULTS = Faults()
 
 
 def resumed(manifest: Manifest, query: str) -> Manifest:

@@ -11,17 +11,16 @@ still has are read again, some at a time (`backfill.py`), and are then among tho
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
 from zlib import crc32
 
-from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
+from midstream.checkpoint.query_windows import BySlot, FilledPortion, WindowFilling
 from midstream.checkpoint.records import Slots
 from midstream.distribution.balancing import MEMORY
-from midstream.job.task.works import ArrivalFilter, BySlot, Derived
+from midstream.job.task.works import ArrivalFilter, Derived
 from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
 
 Kept = Mapping[int, BySlot]
@@ -29,9 +28,6 @@ Kept = Mapping[int, BySlot]
 
 Ranges = dict[int, dict[int, list[SegmentEntry]]]
 """Parts of segments, by fragment and slot."""
-
-Spans = Mapping[str, Sequence[Any]]
-"""Rows of a source, by partition: those from one position up to another."""
 
 
 LONGEST = 1.7
@@ -84,14 +80,6 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class FilledPortion:
-    """The rows that a query is given with a batch, and the seconds that batches took before it began to be filled."""
-
-    rows: int
-    usual: float
-
-
-@dataclass(frozen=True, slots=True)
 class Lying:
     """Where rows lie that a window starts with.
 
@@ -116,92 +104,35 @@ class Lying:
         return everything, None if self.everywhere else ArrivalFilter(self.key or (), tuple(slots.routing))
 
 
-@dataclass(frozen=True, slots=True)
-class FilledWindow:
-    """A window that is being filled from rows that a query `of` others kept when it began.
+def left(filling: WindowFilling, rest: Ranges, frontier: int) -> WindowFilling:
+    """What a manifest says of it at a frontier: no windows once all of them are full."""
+    full = not rest and not filling.unread and all(frontier >= window.until for window in filling.windows)
+    return WindowFilling() if full else filling
 
-    One that is filled from a source is of the stream; `unread` is what has yet to be read again of it.
+
+def next_given(
+    filling: WindowFilling, query: str, kept: Kept, pace: Pace, slots: Slots, frontier: int
+) -> tuple[WindowFilling, list[Derived], Ranges]:
+    """What of the kept rows goes through a query at a frontier with the next batch, and what is left then; it has
+    begun since.
+
+    Nothing does while rows of a group belong to several slots.
     """
-
-    alias: str
-    of: str
-    columns: Mapping[str, str]
-    in_place: bool
-    key: tuple[str, ...] | None
-    everywhere: bool
-    unread: Spans = field(default_factory=dict)
-    time: str | None = None
-    until: int = BEGINNING
-    """How far the query was that kept the rows: before that instant, what it had forgotten is missing."""
-    sooner: int | None = None
-    """By how many ticks a row ends here before it does where it is kept, if that is known."""
-
-    def needed(self, held: BySlot, frontier: int) -> BySlot:
-        """Without segments of which all rows have ended by a frontier."""
-        ended = -INFINITY if self.sooner is None else frontier + self.sooner
-        return {slot: [entry for entry in entries if entry.latest_to > ended] for slot, entries in held.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class WindowFilling:
-    """How the windows of a query are filled; `dealt` tells by which dealing of groups rows lie, once it has begun."""
-
-    dealt: str
-    windows: tuple[FilledWindow, ...]
-    given: FilledPortion | None = None
-    """What was given with the last batch."""
-    rate: int | None = None
-    """How many rows are given with a batch, at most; None: as many as its time permits."""
-
-    @property
-    def unread(self) -> bool:
-        """Whether rows have yet to be read again."""
-        return any(window.unread for window in self.windows)
-
-    def left(self, rest: Ranges, frontier: int) -> dict[str, Any]:
-        """What a manifest says of it at a frontier if there is more to give; nothing once windows are full."""
-        full = not rest and not self.unread and all(frontier >= window.until for window in self.windows)
-        return {} if full else self.to_json()
-
-    @property
-    def movable(self) -> bool:
-        """Whether partition groups may move before all rows are given: it can be told to which slot a row goes then."""
-        return all(window.key is not None or window.everywhere for window in self.windows)
-
-    @staticmethod
-    def from_json(stored: Mapping[str, Any]) -> WindowFilling:
-        """What a manifest said."""
-        windows = [{**one, "key": None if one["key"] is None else tuple(one["key"])} for one in stored["windows"]]
-        given = None if stored["given"] is None else FilledPortion(**stored["given"])
-        return WindowFilling(stored["dealt"], tuple(FilledWindow(**one) for one in windows), given, stored["rate"])
-
-    def to_json(self) -> dict[str, Any]:
-        """What a manifest says."""
-        return asdict(self)
-
-    def next(
-        self, query: str, kept: Kept, pace: Pace, slots: Slots, frontier: int
-    ) -> tuple[WindowFilling, list[Derived], Ranges]:
-        """What of the kept rows goes through a query at a frontier with the next batch, and what is left then; it has
-        begun since.
-
-        Nothing does while rows of a group belong to several slots.
-        """
-        begun = self if self.dealt else replace(self, dealt=_dealing(slots))
-        kept = {number: self.windows[number].needed(held, frontier) for number, held in kept.items()}
-        if slots.shared or slots.doubled is not None:
-            return begun, [], _within(kept, 0, ALL_HASHES)
-        portion = pace.portion(self.given) if self.movable else None
-        if portion is not None and self.rate is not None:
-            portion = replace(portion, rows=min(portion.rows, self.rate))
-        begun = replace(begun, given=portion)
-        sending, rest = parted(kept, None if portion is None else portion.rows)
-        moved, found = _dealing(slots) != begun.dealt, []
-        for number, window in enumerate(self.windows):
-            lying = Lying(sending.get(number, {}), window.in_place, window.key, window.everywhere)
-            read = lying.read(slots, moved)
-            found.append(Derived(query, window.alias, window.of, window.columns, *read, window.time))
-        return begun, found, rest
+    begun = filling if filling.dealt else replace(filling, dealt=_dealing(slots))
+    kept = {number: filling.windows[number].needed(held, frontier) for number, held in kept.items()}
+    if slots.shared or slots.doubled is not None:
+        return begun, [], _within(kept, 0, ALL_HASHES)
+    portion = pace.portion(filling.given) if filling.movable else None
+    if portion is not None and filling.rate is not None:
+        portion = replace(portion, rows=min(portion.rows, filling.rate))
+    begun = replace(begun, given=portion)
+    sending, rest = parted(kept, None if portion is None else portion.rows)
+    moved, found = _dealing(slots) != begun.dealt, []
+    for number, window in enumerate(filling.windows):
+        lying = Lying(sending.get(number, {}), window.in_place, window.key, window.everywhere)
+        read = lying.read(slots, moved)
+        found.append(Derived(query, window.alias, window.of, window.columns, *read, window.time))
+    return begun, found, rest
 
 
 def _dealing(slots: Slots) -> str:

@@ -134,8 +134,6 @@ def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[
     gone = [name for name in retired if name in manifest.queries]
     known = {} if before is None else before.queries
     kept = [name for name, entry in known.items() if entry.status == REPLACED and name not in manifest.queries]
-    if not gone and not kept:
-        return manifest
     past = before or manifest
     archived = {name: _archived(manifest.account(name)) for name in gone}
     archived |= {name: _archived(past.account(name)) for name in kept}

@@ -12,10 +12,10 @@ from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, tick_at
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.names import lane_name
+from midstream.checkpoint.query_windows import FilledWindow
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.fragments import Fragment, Route, Staged, sorted_by_group
 from midstream.distribution.stages import cut
-from midstream.job.queries.filling import FilledWindow
 from midstream.job.task.ingest import reached
 from midstream.job.task.lanes import COMING, LEAVING, STAYING, TARGET
 from midstream.job.task.reports import FragmentReport

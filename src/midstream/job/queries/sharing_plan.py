@@ -19,17 +19,18 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name, lane_name
-from midstream.job.queries.completeness import ALWAYS, Record, changes_from, complete, whole_at
+from midstream.checkpoint.names import copy_name, is_rehearsal, lane_name, query_of_copy
+from midstream.checkpoint.query_windows import ALWAYS, BySlot, SharingRecord, WindowFilling
+from midstream.job.queries.completeness import changes_from, started, whole_at
 from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole, is_derivable
-from midstream.job.queries.filling import Kept, Pace, Ranges, WindowFilling
+from midstream.job.queries.filling import Kept, Pace, Ranges, left, next_given
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.queries.succession import answered_to, is_fresh, last_instant, pair_of, unanswered
+from midstream.job.queries.succession import answered_to, hands_on, last_instant, unanswered
 from midstream.job.task.lanes import KEPT
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import probed_alias, probed_token
-from midstream.job.task.works import BySlot, Derived, FragmentWork, Inherited, Member, TaskWork
+from midstream.job.task.works import Derived, FragmentWork, Inherited, Member, TaskWork
 from midstream.operators.shared_graph import NodeNames
 
 
@@ -52,14 +53,15 @@ class SharingPlan:
     pace: Pace = Pace()
 
     def __post_init__(self) -> None:
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, SharingRecord] = {}
         self.inherited: list[tuple[str, int, str, int, BySlot]] = []
         self.derived: list[Derived] = []
         self.filled: set[str] = set()
         self.rest: dict[str, Ranges] = {}
         """What queries that are being filled have yet to be given, by the names of lanes."""
-        stored = self._stored
-        self.records |= {name: self._known(query) for name, query in self.queries.items() if name in stored}
+        for name, query in self.queries.items():
+            if (stored := self._stored(name)) is not None:
+                self.records[name] = self._known(query, stored)
         for name, query in self.queries.items():
             if name not in self.records:
                 self.records[name] = self._begun(query)
@@ -69,46 +71,43 @@ class SharingPlan:
     def _shape(self, query: RunningQuery) -> Fingerprint:
         return self.fingerprints.of(query, self.apart)
 
-    @property
-    def _stored(self) -> Mapping[str, Any]:
-        known = {} if self.before is None else self.before.accounts
-        return {name: account.sharing for name, account in known.items() if account.sharing is not None}
+    def _stored(self, name: str) -> SharingRecord | None:
+        return None if self.before is None else self.before.account(name).sharing
 
     def is_fresh(self, name: str) -> bool:
         """Whether a query is new in this batch."""
-        return is_fresh(self.before, name)
+        return self.before is not None and name not in self.before.queries
 
-    def _known(self, query: RunningQuery) -> Record:
-        stored = Record.from_json(self._stored[query.name])
-        if stored.filling and self.before is not None:
+    def _known(self, query: RunningQuery, stored: SharingRecord) -> SharingRecord:
+        if stored.filling is not None and self.before is not None and self.before.fills(query.name):
             kept = self.before.segments.get(lane_name(query.name, KEPT), {})
-            return self._fill(query, stored, WindowFilling.from_json(stored.filling), kept)
+            return self._fill(query, stored, stored.filling, kept)
         if stored.filling is not None:
             stored = replace(stored, own=False, filling=None)
         since = {s.stream.alias: stored.since.get(s.stream.alias, self.batch_id) for s in query.sources}
         record = replace(stored, since=since)
         if query.migration is not None or query.local or query.name in self.migrated:
-            return Record(record.since, record.start, self._whole_at(query), True)
+            return SharingRecord(record.since, record.start, self._whole_at(query), True)
         if record.whole_at is not None and self._worked_through(query) >= record.whole_at:
-            return Record(dict.fromkeys(record.since, ALWAYS), record.start)
+            return SharingRecord(dict.fromkeys(record.since, ALWAYS), record.start)
         return record
 
     def _worked_through(self, query: RunningQuery) -> int:
         """How far all fragments of a query were: what waits for answers is behind the streams."""
         return min(query.frontiers(self._advanced_to(query.name)).values())
 
-    def _begun(self, query: RunningQuery) -> Record:
+    def _begun(self, query: RunningQuery) -> SharingRecord:
         """The record of a query that is new, or of which the manifest does not tell."""
         aliases = {source.stream.alias for source in query.sources}
         if self.before is None:
-            return Record(dict.fromkeys(aliases, ALWAYS))
+            return SharingRecord(dict.fromkeys(aliases, ALWAYS))
         if query.name in self.before.queries:
-            return Record(dict.fromkeys(aliases, self.batch_id), own=True, whole_at=self._whole_at(query))
+            return SharingRecord(dict.fromkeys(aliases, self.batch_id), own=True, whole_at=self._whole_at(query))
         if query.begins.paced:
             return self._begin_to_fill(query)
         since, partners = dict[str, int](), dict[str, None]()
         start, shares = self.frontiers[query.name], query.share and query.migration is None
-        if pair := self._pair(query.name):
+        if pair := self.pair(query.name):
             start = self._advanced_to(copy_name(pair))
         elif shares and (reached := self._reach_back(query, since, partners)) is not None:
             start = reached
@@ -123,30 +122,30 @@ class SharingPlan:
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
         whole = self._whole_at(query, partners if inherited.keys() == aliases else ())
         own = not shares or (pair is not None and self.records[copy_name(pair)].own)
-        record = Record(since, start, whole, own, inherited, tuple(partners))
+        record = SharingRecord(since, start, whole, own, inherited=inherited, shares=tuple(partners))
         if query.begins.withhold and record.lacks_rows and record.whole_at is not None:
             return replace(record, start=max(start, changes_from(record.whole_at, query.plan.query)))
         return record
 
-    def _begin_to_fill(self, query: RunningQuery) -> Record:
+    def _begin_to_fill(self, query: RunningQuery) -> SharingRecord:
         """The record of a query that nobody hears, and that begins to be given rows that others or sources keep."""
         begins, whole = query.begins, {window.alias: ALWAYS for window in query.begins.again}
         since = {source.stream.alias: self.batch_id for source in query.sources} | whole
         found = self._derivable(query, whole)
-        record = Record(since | {f.rows.alias: f.begun for f in found}, INFINITY, self._whole_at(query), True)
+        record = SharingRecord(since | {f.rows.alias: f.begun for f in found}, INFINITY, self._whole_at(query), True)
         filling = WindowFilling("", (*(f.filled for f in found), *begins.again), rate=begins.rate)
         return self._fill(query, record, filling, {number: f.lying.held for number, f in enumerate(found)})
 
-    def _fill(self, query: RunningQuery, record: Record, filling: WindowFilling, kept: Kept) -> Record:
+    def _fill(self, query: RunningQuery, record: SharingRecord, filling: WindowFilling, kept: Kept) -> SharingRecord:
         assert self.before is not None
         done, slots = self._worked_through(query), self.before.slots
-        filling, given, rest = filling.next(query.name, kept, self.pace, slots, done)
+        filling, given, rest = next_given(filling, query.name, kept, self.pace, slots, done)
         self.derived += given
         self.filled.add(query.name)
         self.rest.update({lane_name(query.name, KEPT): rest} if rest else {})
-        return replace(record, own=True, filling=filling.left(rest, self.frontiers[query.name]))
+        return replace(record, own=True, filling=left(filling, rest, self.frontiers[query.name]))
 
-    def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Fingerprint, Record]]:
+    def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Fingerprint, SharingRecord]]:
         """The queries that a new one can start from; what came with it in this batch has nothing yet."""
         for name, record in self.records.items():
             other = self.queries[name]
@@ -155,10 +154,10 @@ class SharingPlan:
                 yield other, self._shape(other), record
 
     def _take_over_nodes(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> None:
-        where = self._shape(query).progress, self._pair(query.name)
-        running: dict[str, tuple[str, Record]] = {}
+        where = self._shape(query).progress, self.pair(query.name)
+        running: dict[str, tuple[str, SharingRecord]] = {}
         for other, theirs, record in self._others(query):
-            for node in theirs.nodes() if (theirs.progress, self._pair(other.name)) == where else ():
+            for node in theirs.nodes() if (theirs.progress, self.pair(other.name)) == where else ():
                 running.setdefault(node.text, (other.name, record))
         for node in largest(self._shape(query).root, running):
             name, record = running[node.text]
@@ -215,12 +214,19 @@ class SharingPlan:
 
     def _answers_back(self, name: str) -> bool:
         """Whether a new query answers for instants that have passed: it begins apart, from the beginning."""
-        now = changes_from(self.frontiers[name], self.queries[name].plan.query)
-        return self.is_fresh(name) and self.start(name) < now and self._pair(name) is None
+        if not self.is_fresh(name) or self.pair(name) is not None:
+            return False
+        return self.start(name) < changes_from(self.frontiers[name], self.queries[name].plan.query)
 
-    def _pair(self, name: str) -> str | None:
-        """The query whose place is taken, of a text that has run beside it and of that text's successor."""
-        return pair_of(self.before, self.queries, name)
+    def pair(self, name: str) -> str | None:
+        """The query whose place is taken by a text that has run beside it, of both that text and its successor.
+
+        The text is behind others that read the same streams, and its successor goes on from where it is, if it has all
+        that it needs from there.
+        """
+        if self.is_fresh(name):
+            return name if copy_name(name) in self.queries and hands_on(self.queries[name]) else None
+        return query_of_copy(name) if is_rehearsal(name) else None
 
     def _wanted_since(self, query: RunningQuery) -> int:
         """From when on a query is to know: as asked, and unless it runs by parts of others, as the old one ended."""
@@ -229,7 +235,9 @@ class SharingPlan:
         ended = INFINITY if whole else answered_to(self.before, query.name, INFINITY)
         return last_instant(min(query.begins.since, ended), query.plan.query)
 
-    def _donor(self, query: RunningQuery, wanted: WindowMark) -> tuple[RunningQuery, int, WindowMark, Record] | None:
+    def _donor(
+        self, query: RunningQuery, wanted: WindowMark
+    ) -> tuple[RunningQuery, int, WindowMark, SharingRecord] | None:
         found = [
             (record.since[window.alias], other, fragment, window, record)
             for other, fingerprint, record in self._others(query)
@@ -239,9 +247,9 @@ class SharingPlan:
         ]
         return min(found, key=lambda f: f[0])[1:] if found else None
 
-    def _can_share(self, query: RunningQuery, record: Record) -> bool:
+    def _can_share(self, query: RunningQuery, record: SharingRecord) -> bool:
         """Whether others may have what a query has; what is its own, only who takes it over by the same plan."""
-        hands_over = (pair := self._pair(query.name)) is not None and self.is_fresh(pair)
+        hands_over = (pair := self.pair(query.name)) is not None and self.is_fresh(pair)
         return query.share and query.migration is None and not query.local and (hands_over or not record.own)
 
     def _whole_at(self, query: RunningQuery, partners: Iterable[str] = ()) -> int | None:
@@ -261,7 +269,7 @@ class SharingPlan:
             return None
         if (routed := bool(known.staged.windows)) and self.is_fresh(query):
             return None
-        past = query if self._answers_back(query) else self._pair(query)
+        past = query if self._answers_back(query) else self.pair(query)
         return (self._shape(known).progress, self.frontiers[query], routed, query in self.sooner, past)
 
     def gathered(self, works: Sequence[FragmentWork]) -> list[TaskWork]:
@@ -378,21 +386,15 @@ class SharingPlan:
     def _advanced_to(self, query: str) -> int:
         return BEGINNING if self.before is None else self.before.advanced_to.get(query, BEGINNING)
 
-    def to_json(self) -> dict[str, Any]:
+    def remembered(self) -> dict[str, SharingRecord]:
         """What the manifest remembers."""
-        return {n: {**self.records[n].to_json(), "core": query.after_batch.core} for n, query in self.queries.items()}
-
-    def completeness(self, name: str) -> dict[str, Any]:
-        """From which instant on a query's results are complete; changes are, once the instant before was."""
-        record, query = self.records[name], self.queries[name].plan.query
-        whole = None if record.whole_at is None else changes_from(record.whole_at, query)
-        return complete(record.start, record.lacks_rows, whole, query.domain)
+        return {n: replace(self.records[n], core=query.after_batch.core) for n, query in self.queries.items()}
 
     def started(self, name: str, ended: int = INFINITY) -> list[dict[str, Any]]:
         """What a query's history says of its start, if it came while others ran; one whose place it takes has ended."""
         if not self.is_fresh(name):
             return []
-        begun = self.records[name].begun(self.batch_id, self.queries[name].plan.text)
+        record, plan = self.records[name], self.queries[name].plan
         derived = {rows.alias: rows.of for rows in self.derived if rows.query == name}
-        gap = unanswered(ended, self.start(name), self.queries[name].plan.domain)
-        return [{**begun, **self.completeness(name), "derived": derived, "gap": gap}]
+        gap = unanswered(ended, record.start, plan.domain)
+        return [{**started(record, self.batch_id, plan), "derived": derived, "gap": gap}]

@@ -9,13 +9,11 @@ where nobody can wait for the old one it is told for which instants nothing come
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.algebra.plan import Relation, ToStream
 from midstream.algebra.time import BEGINNING, INFINITY, LONGEST, TimeDomain, instant
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name, is_rehearsal, query_of_copy, replaced_name
+from midstream.checkpoint.names import query_of_copy, replaced_name
 from midstream.distribution.fragments import Received
 from midstream.job.queries.faults import QUARANTINED
 from midstream.job.queries.running_query import RunningQuery
@@ -27,11 +25,11 @@ def answered_to(before: Manifest | None, name: str, otherwise: int) -> int:
 
 
 def reached_behind_old(before: Manifest | None, query: RunningQuery, reached: int) -> int:
-    """How far a query goes that could have reached an instant: no further than one has answered beside which it runs,
-    to take its place. With its first batch it begins like any other, and with its last one it is free.
+    """How far a copy goes that could have reached an instant: if it is to take its query's place, no further than that
+    has answered. With its first batch it begins like any other query, and with its last one it is free.
     """
     old = query_of_copy(query.name)
-    if before is None or old == query.name or not {old, query.name} <= before.queries.keys():
+    if before is None or not {old, query.name} <= before.queries.keys():
         return reached
     known = before.account(old).verifying
     if known is None or "shadow" not in known or before.queries[old].status == QUARANTINED:
@@ -61,22 +59,6 @@ def _passes(node: PhysicalNode) -> bool:
     if isinstance(node, Received):
         return _passes(node.producer)
     return not node.stateful and (isinstance(node, SourceNode) or any(map(_passes, node.inputs)))
-
-
-def is_fresh(before: Manifest | None, name: str) -> bool:
-    """Whether a query is new in the batch after a manifest."""
-    return before is not None and name not in before.queries
-
-
-def pair_of(before: Manifest | None, queries: Mapping[str, RunningQuery], name: str) -> str | None:
-    """The query whose place is taken by a text that has run beside it, of both that text and its successor.
-
-    The text is behind others that read the same streams, and its successor goes on from where it is, if it has all that
-    it needs from there.
-    """
-    if is_fresh(before, name):
-        return name if copy_name(name) in queries and hands_on(queries[name]) else None
-    return query_of_copy(name) if is_rehearsal(name) else None
 
 
 def last_instant(until: int, query: Relation) -> int:

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from midstream.algebra.time import BEGINNING, INFINITY, plural, size
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.query_windows import ALWAYS, BySlot
 from midstream.job.queries.backfill import Backfill, OldRows
-from midstream.job.queries.completeness import ALWAYS, COMPLETE, changes_from
+from midstream.job.queries.completeness import COMPLETE, changes_from, complete
 from midstream.job.queries.derived_windows import derived_windows, is_derivable, why_empty
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
 from midstream.job.queries.succession import answered_to, unanswered
-from midstream.job.task.works import BySlot
 from midstream.optimizer.cost import Constants
 
 LOCAL = Constants()
@@ -85,7 +85,7 @@ class Verdict:
             start = max(heard, answered_to(before, name, BEGINNING))
             plan.records[name] = replace(plan.records[name], start=start)
         record, windows = plan.records[name], tuple(_windows(plan, query, before, old or {}))
-        told = plan.completeness(name)
+        told = complete(record, query.plan.query)
         seconds = sum(window.rows for window in windows) * (costs.row + costs.probe + costs.insert) / costs.second
         ended = INFINITY if query.begins.paced else answered_to(before, name, INFINITY)
         gap = unanswered(ended, record.start, query.plan.domain)

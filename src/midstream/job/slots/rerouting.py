@@ -51,8 +51,6 @@ class Rerouter:
             return recut
         if any(query.local or (query.migrates and not _moves(query)) for query in queries.values()):
             return None
-        if all(len(_next(query).staged.fragments) == 1 for query in queries.values()):
-            return None
         plans = tuple((name, _next(query).staged) for name, query in queries.items())
         known = (*plans, *sorted((name, route.key or ()) for name, route in routes.items()))
         if len(known) != len(self._known) or any(_differ(a, b) for a, b in zip(known, self._known, strict=True)):

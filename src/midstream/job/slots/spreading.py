@@ -39,15 +39,6 @@ class SpreadGroups:
     traffic: Sequence[Traffic] = ()
     """Which rows came to the slots in the last batch."""
 
-    def copy(self) -> SpreadGroups:
-        """The same, to be changed apart."""
-        return SpreadGroups(dict(self.groups), self.traffic)
-
-    def follow(self, manifest: Manifest | None) -> None:
-        """Goes on from what a manifest says."""
-        wanted = () if manifest is None else manifest.slots.spread
-        self.groups = {group.name: group for group in wanted}
-
     def ask(self, group: SpreadGroup) -> None:
         """Spreads a group from the next batch on that can."""
         self.groups[group.name] = group

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from midstream.algebra.physical import SourceNode
 from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
-from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.query_windows import BySlot
 from midstream.distribution.fragments import Fragment
 from midstream.job.task.exchange import slots_of
 from midstream.job.task.ingest import ticks_of
@@ -24,8 +24,6 @@ from midstream.operators.group_hash import group_hash
 from midstream.operators.shared_graph import NodeNames
 from midstream.operators.stateless import windowed
 from midstream.optimizer.plans import Plan
-
-BySlot = Mapping[int, Sequence[SegmentEntry]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from midstream.checkpoint.collect import collect, garbage
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import running_as
+from midstream.checkpoint.query_windows import ALWAYS
 from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.sinks import Folder
 from midstream.job.outputs.results import results_of_query
-from midstream.job.queries.completeness import ALWAYS
 from midstream.lab.simulation.edges import held_by_identity
 from midstream.lab.simulation.run import SimulatedRun
 from midstream.lab.simulation.workload import SCHEMA, STREAMS
@@ -155,9 +155,9 @@ def _whole_since(run: SimulatedRun, name: str, cql: str) -> int | None:
     record = run.seen[first].sharing.get(name)
     if record is None:
         return None
-    if all(begun == ALWAYS for begun in record["since"].values()):
-        return int(record["start"])
-    return None if record["whole_at"] is None else max(record["start"], record["whole_at"])
+    if all(begun == ALWAYS for begun in record.since.values()):
+        return record.start
+    return None if record.whole_at is None else max(record.start, record.whole_at)
 
 
 def _begins(run: SimulatedRun, name: str, batch: int) -> bool:

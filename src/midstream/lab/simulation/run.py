@@ -20,6 +20,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import running_as
+from midstream.checkpoint.query_windows import SharingRecord
 from midstream.checkpoint.records import StoredRequest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
@@ -61,7 +62,7 @@ class Seen:
 
     read: dict[str, frozenset[str]]
     registers: dict[str, int]
-    sharing: dict[str, Any]
+    sharing: dict[str, SharingRecord | None]
     queries: dict[str, str]
     requests: list[StoredRequest]
     begun: dict[str, int]
