@@ -137,6 +137,8 @@ def test_windows_of_windows_take_the_bounds_of_the_inner_ones_for_a_time() -> No
     for time in ("window", "window_time(window)"):
         found = ms.run(outer.format(inner.format(time)), bids, dialect="spark").to_pylist()
         assert {(row["s"], row["n"]) for row in found} == {(1704067200, 4), (1704067200 + 1200, 2)}
+    again = outer.format(inner.format("window")).replace("(t,", "(window_time(t),")
+    assert {row["n"] for row in ms.run(again, bids, dialect="spark").to_pylist()} == {4, 2}
 
 
 def test_a_session_takes_queries_of_other_systems() -> None:

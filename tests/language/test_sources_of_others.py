@@ -71,6 +71,15 @@ def test_asof_joins_windows_by_values(order: str, join: str) -> None:
     assert sorted(map(str, last)) == sorted(map(str, expected))
 
 
+@pytest.mark.parametrize(("written", "plain"), [("ASOF JOIN", "ASOF JOIN"), ("LEFT ASOF JOIN", "ASOF LEFT JOIN")])
+def test_an_asof_join_says_its_inequality_behind_match_condition(written: str, plain: str) -> None:
+    tables = {"a": pa.table({"ts": [5, 9], "k": [1, 2]}), "b": pa.table({"ts": [1, 4, 7], "k": [1, 1, 1]})}
+    query = "SELECT a.ts, b.ts AS other FROM a {} b {}"
+    found = ms.run(query.format(written, "MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k"), tables)
+    assert found == ms.run(query.format(plain, "ON a.ts >= b.ts AND a.k = b.k"), tables)
+    assert ms.run(query.format(written, "MATCH_CONDITION (a.ts >= b.ts)"), tables).num_rows == 2
+
+
 def test_fields_of_structs_and_columns_around_a_query_are_spread() -> None:
     rows = {"a": pa.table({"ts": [1], "s": [{"x": 1, "y": {"z": 2}}]}), "b": pa.table({"ts": [1], "v": [7]})}
     for query, expected in {

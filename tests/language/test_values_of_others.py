@@ -301,6 +301,10 @@ def test_a_struct_is_compared_with_a_row_by_places_and_with_other_fields_not_at_
     assert rows(f"SELECT {struct} = (1, 2), (1, 3) = {struct}, {struct} IN ((3, 4), (1, 2))") == [(True, False, True)]
     with pytest.raises(ms.QueryError, match="= needs values of one type"):
         rows("SELECT {'x': 1} = {'z': 1}")
+    nested = "{'x': 1, 'y': {'z': 2, 'w': 3}}"
+    assert rows(f"SELECT {nested} = (1, (2, 3)), {nested} < (1, (2, 4)), {nested} IN ((1, (2, 9)))") == [
+        (True, True, False)
+    ]
     with pytest.raises(ms.QueryError, match="rows of 2 and of 3"):
         rows("SELECT {'x': 1, 'y': 2} = (1, 2, 3)")
 

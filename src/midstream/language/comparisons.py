@@ -10,22 +10,28 @@ from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.types import BOOLEAN, TEXT, show_type
 from midstream.errors import QueryError
 from midstream.language.nested import ORDERINGS, told_apart
-from midstream.language.nodes import Node
+from midstream.language.nodes import Node, at_same
+from midstream.language.operator_tables import OPERATORS
 from midstream.language.values import ValueBinder
+
+SIGNS = {sign: type_ for type_, sign in OPERATORS.items()}
 
 
 def rows_compared(binder: ValueBinder, operator: str, left: list[Node], right: list[Node], node: Node) -> Expression:
     """`(a, b) < (c, d)`: by the first parts that differ."""
     if len(left) != len(right):
         raise binder.binding.error(f"rows of {len(left)} and of {len(right)} values cannot be compared", node)
-    sides, nodes = [binder.bind(left[0]), binder.bind(right[0])], [left[0], right[0]]
+
+    def first_parts(sign: str) -> Expression:
+        return binder.bind(at_same(SIGNS[sign](this=left[0], expression=right[0]), node))
+
     if len(left) == 1:
-        return binder.call(operator, sides, nodes, node)
-    first = binder.call(operator[0] if operator in ("<=", ">=") else operator, sides, nodes, node)
+        return first_parts(operator)
+    first = first_parts(operator[0] if operator in ("<=", ">=") else operator)
     rest = rows_compared(binder, operator, left[1:], right[1:], node)
     if operator in ("=", "<>"):
         return Call("and" if operator == "=" else "or", (first, rest), BOOLEAN)
-    same = binder.call("=", sides, nodes, node)
+    same = first_parts("=")
     return Call("or", (first, Call("and", (same, rest), BOOLEAN)), BOOLEAN)
 
 

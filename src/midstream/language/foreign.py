@@ -25,7 +25,7 @@ from midstream.language.foreign_statements import one_query
 from midstream.language.foreign_tokens import Called, Edit, beside, calls, edited, keys_of, selects_of, text_of
 from midstream.language.foreign_values import READ_FIRST, functions, nulls_placed
 from midstream.language.nodes import Node, flatten
-from midstream.language.text import OPENING, tokens_of
+from midstream.language.text import CLOSING, OPENING, tokens_of
 
 DIALECTS = ("spark", "flink", "risingwave", "ksqldb")
 
@@ -79,9 +79,8 @@ def _arrival(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
 
 def _window(source: str, call: Called, stream: str, others: Sequence[Token]) -> str:
     """The window that a function of a time says, as one of its stream."""
-    time, *written = [
-        text_of(source, argument[-1:] if i == 0 else argument) for i, argument in enumerate(call.arguments)
-    ]
+    time = next(token.text for token in reversed(call.arguments[0]) if token.token_type not in CLOSING)
+    written = [text_of(source, argument) for argument in call.arguments[1:]]
     word = WINDOWS[call.name]
     keys = _sessions_of(source, call, others) if word == "SESSION" else ""
     if call.name == "WINDOW" and len(written) > 1:
@@ -102,7 +101,10 @@ def _grouped_windows(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
             bounds.append(call)
         elif call.arguments[1:] and _is_amount(call.arguments[1]):
             said[selects[call.start]].append(call)
-    yield from (Edit(c.start, c.end, BOUNDS[c.name]) for c in bounds if selects[c.start] in said)
+    for bound in bounds:
+        windows = said.get(selects[bound.start])
+        if windows is not None and not any(window.start < bound.start < window.end for window in windows):
+            yield Edit(bound.start, bound.end, BOUNDS[bound.name])
     for begin, windows in said.items():
         yield from _around(text, own[begin], windows)
 

@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.functions import AGGREGATE, SCALAR
 from midstream.language.grammar import DEEPEST_QUERY, NAMES
-from midstream.language.nodes import FollowedBy, JoinedSources, Node, WindowClause, at, everything_of, lateral
+from midstream.language.nodes import FollowedBy, JoinedSources, Node, WindowClause, all_of, at, everything_of, lateral
 from midstream.language.operator_tables import NEGATABLE
 from midstream.language.source_grammar import SourceGrammar
 
@@ -227,8 +227,8 @@ class QueryGrammar(SourceGrammar):
             return at(exp.Join(this=self.source()), token)
         if self.take_words("LATERAL", "VIEW"):
             return self.lateral_view(token)
-        negated = self.peek_words("NOT", "FOLLOWED")
-        return self._followed_by() if negated or self.peek_word("FOLLOWED", "ASOF") else self._join()
+        step = self.peek_words("NOT", "FOLLOWED") or self.peek_words("LEFT", "ASOF")
+        return self._followed_by() if step or self.peek_word("FOLLOWED", "ASOF") else self._join()
 
     def _join(self) -> Node | None:
         token = self._curr
@@ -275,10 +275,10 @@ class QueryGrammar(SourceGrammar):
             self.expected("ON or USING", hint="a join without a condition is written CROSS JOIN")
 
     def _followed_by(self) -> Node:
-        """`[NOT] FOLLOWED BY b [RECENT | CHRONICLE | ALL] [ON …] [WITHIN …]`, or `ASOF [LEFT] JOIN b`."""
-        token, negated, asof = self._curr, self.take(TokenType.NOT), self.take_word("ASOF")
-        if asof:
-            made = FollowedBy(mode="recent", asof=True, outer=bool(self.take(TokenType.LEFT)))
+        """`[NOT] FOLLOWED BY b [RECENT | CHRONICLE | ALL] [ON …] [WITHIN …]`, or `[LEFT] ASOF [LEFT] JOIN b`."""
+        token, negated, left = self._curr, self.take(TokenType.NOT), self.take(TokenType.LEFT)
+        if asof := self.take_word("ASOF"):
+            made = FollowedBy(mode="recent", asof=True, outer=bool(left or self.take(TokenType.LEFT)))
             self.need(TokenType.JOIN, "JOIN")
         else:
             self._advance()
@@ -287,9 +287,10 @@ class QueryGrammar(SourceGrammar):
         made.set("this", self.source())
         if not asof and not negated and (mode := self.take_word("RECENT", "CHRONICLE") or self.take(TokenType.ALL)):
             made.set("mode", mode.text.lower())
-        if self.take(TokenType.ON):
-            made.set("on", self.value())
-        elif asof and self.peek(TokenType.USING):
+        parts = [self.wrapped(self.value)] if asof and self.take_word("MATCH_CONDITION") else []
+        parts += [self.value()] if self.take(TokenType.ON) else []
+        made.set("on", all_of(parts) if parts else None)
+        if asof and self.peek(TokenType.USING):
             self.fail("ASOF JOIN takes ON", hint="write ON a.k = b.k")
         if self.take_word("WITHIN"):
             made.set("within", self.duration())
