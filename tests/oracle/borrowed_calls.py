@@ -8,7 +8,8 @@ OF_NUMBERS = (
 )
 OF_TEXTS = (
     "ascii ord unicode strip_accents bit_length strlen md5 sha1 sha256 from_base64 bin hex unhex unbin"
-    " url_encode url_decode nfc_normalize regexp_escape"
+    " url_encode url_decode nfc_normalize regexp_escape length_grapheme parse_path parse_dirname parse_dirpath"
+    " parse_filename"
 )
 OF_INSTANTS = (
     "century dayname decade era isodow isoyear julian last_day microsecond millisecond millennium monthname quarter"
@@ -17,7 +18,10 @@ OF_INSTANTS = (
 OF_JSON = "json_array_length json_type json_keys json_valid json_structure"
 OF_LISTS = (
     "array_length list_unique list_sort list_reverse_sort list_reverse list_sum list_avg list_min"
-    " list_max list_first list_last list_count list_median list_mode list_product list_value to_json"
+    " list_max list_first list_last list_count list_median list_mode list_product list_value to_json list_grade_up"
+    " list_any_value list_bit_and list_bit_or list_bit_xor list_entropy list_histogram list_kurtosis list_kurtosis_pop"
+    " list_mad list_sem list_skewness list_stddev_pop list_stddev_samp list_var_pop list_var_samp array_pop_back"
+    " array_pop_front list_string_agg"
 )
 CALLS: dict[str, str] = {
     **{f"{name}(f)": "" for name in OF_NUMBERS.split()},
@@ -474,5 +478,23 @@ CALLS: dict[str, str] = {
     "iso_date('2024-02')": "DATE '2024-02-01'",
     "iso_timestamp('2024')": "TIMESTAMP '2024-01-01'",
     "map_of_lists(['a', 'b'], [i, 2, 3])": "MAP {'a': i, 'b': 2}",
+    **{f"{name}(i, 3)": "" for name in ("add", "subtract", "multiply")},
+    **{f"{name}(s, 2)": "" for name in ("left_grapheme", "right_grapheme")},
+    **{f"{name}([1.0, 2.0], [f, 1.0])": "" for name in ("list_distance", "list_inner_product")},
+    **{f"list_cosine_{name}([1.0, 2.0], [f, 1.0])": "" for name in ("similarity", "distance")},
+    **{f"{name}(q, 1)": "" for name in ("map_contains_value",)},
+    "struct_extract_at(r, 2)": "",
+    "round_even(f, 1)": "",
+    "bar(i, 0, 10, 10)": "",
+    "format_bytes(n)": "",
+    "substring_grapheme(s, 2, 3)": "",
+    "mismatches(s, s)": "",
+    "list_resize(l, 2)": "",
+    "list_select(l, [1, 2])": "",
+    "map_contains_entry(q, 'a', 1)": "",
+    "struct_concat({'c': i}, r)": "",
+    "struct_values(r)": "",
+    "epoch_ms(n)": "",
+    "is_empty(l)": "len(l) = 0",
 }
 """Calls in the language, and in DuckDB where it writes them differently."""

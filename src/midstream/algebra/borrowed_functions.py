@@ -52,13 +52,15 @@ def _of_times(names: str) -> dict[str, tuple[str, ...]]:
 
 _NUMBERS = (
     "acos acosh asin asinh atan atan2 atanh cos cosh cot sin sinh tan tanh degrees radians cbrt pi gamma lgamma log2"
-    " gcd lcm even nextafter isnan isinf isfinite signbit bit_count xor log fdiv fmod"
+    " gcd lcm even nextafter isnan isinf isfinite signbit bit_count xor log fdiv fmod add subtract multiply round_even"
 )
 _TEXTS = (
     "ascii ord unicode repeat concat_ws format printf levenshtein damerau_levenshtein hamming jaccard jaro_similarity"
     " jaro_winkler_similarity translate strip_accents bit_length strlen md5 sha1 sha256 base64 from_base64"
     " bin hex unhex to_hex unbin url_encode url_decode nfc_normalize regexp_full_match regexp_escape regexp_replace"
-    " regexp_extract_all regexp_split_to_array string_split_regex like_escape ilike_escape"
+    " regexp_extract_all regexp_split_to_array string_split_regex like_escape ilike_escape bar format_bytes"
+    " left_grapheme right_grapheme length_grapheme substring_grapheme mismatches parse_path"
+    " parse_dirname parse_dirpath parse_filename"
 )
 _OF_TIMES = (
     "century dayname decade era isodow isoyear julian last_day microsecond millisecond millennium monthname quarter"
@@ -71,7 +73,11 @@ _LISTS = (
     " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
     " list_bool_or list_zip list_value flatten cardinality map_keys map_values map_entries"
     " map_contains map_from_entries map_concat map_extract map_extract_value struct_extract struct_keys"
-    " list_aggregate list_where typeof"
+    " list_aggregate list_where typeof list_resize list_select list_grade_up list_any_value list_bit_and list_bit_or"
+    " list_bit_xor list_entropy list_histogram list_kurtosis list_kurtosis_pop list_mad list_sem list_skewness"
+    " list_stddev_pop list_stddev_samp list_string_agg list_var_pop list_var_samp list_distance list_inner_product"
+    " list_cosine_similarity list_cosine_distance array_pop_back array_pop_front map_contains_entry map_contains_value"
+    " struct_concat struct_extract_at struct_values"
 )
 
 FUNCTIONS: Mapping[str, tuple[str, ...]] = {
@@ -234,6 +240,8 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         f"CASE WHEN {{1}} = 'QUERY' THEN {PARAMETER.replace('{1}', '{2}')} END",
     ),
     "as_value": ("{0}",),
+    "timestamp_of_ms": ("epoch_ms({0})",),
+    "is_empty": ("(len({0}) = 0)",),
     "generate_series_by_months": ("generate_series({0}, {1}, to_months({2}::INTEGER))",),
     "range_by_months": ("range({0}, {1}, to_months({2}::INTEGER))",),
     "soundex": (SOUNDEX,),
@@ -338,6 +346,7 @@ OVERLOADS: Mapping[str, str] = {
     "-": "minus",
     "*": "times",
     "/": "divided",
+    "epoch_ms": "timestamp_of_ms",
     **{part: f"{part}_of_amount" for part in ("epoch", "day", "hour", "minute", "second")},
     "ceil": "ceil_to",
     "floor": "floor_to",

@@ -32,14 +32,16 @@ _POSTGRES: dict[str, str] = {
     **{"FMHH24": "%-H", "FMHH12": "%-I", "FMHH": "%-I", "FMMI": "%-M", "FMSS": "%-S"},
 }
 
+_NAMES = frozenset({"%A", "%a", "%B", "%b"})
+
 _UNKNOWN = (
     "FM TM RM SSSSS SSSS Y,YYY YYY Y IYY IY I IDDD ID CC WW W Q J D FF BC AD A.D. B.C. A.M. P.M. OF TZH TZM SP ST ND RD"
 )
 """What means something in PostgreSQL's formats, and nothing here."""
 
 
-def directives(form: str) -> str:
-    """A format as strftime and strptime read it.
+def directives(form: str, shows: bool = False) -> str:
+    """A format as strftime and strptime read it; where it shows names, in the letters that are asked for.
 
     >>> directives("yyyy-MM-dd'T'HH:mm:ss.SSS")
     '%Y-%m-%dT%H:%M:%S.%g'
@@ -51,11 +53,14 @@ def directives(form: str) -> str:
     if "%" in form:
         return form
     if re.search(r"YYYY|DD(?!D)|(?i:HH24|HH12|MI\b|\b(?:FM)?(?:DAY|MONTH|MON|DY)\b)", form):
-        return _translated(form, dict.fromkeys(_UNKNOWN.split(), "") | _POSTGRES, '"', re.IGNORECASE)
+        known = dict.fromkeys(_UNKNOWN.split(), "") | _POSTGRES
+        return _translated(form, known, '"', re.IGNORECASE, _NAMES if shows else frozenset())
     return _translated(form, _JAVA, "'", 0)
 
 
-def _translated(form: str, known: Mapping[str, str], quote: str, flags: int) -> str:
+def _translated(
+    form: str, known: Mapping[str, str], quote: str, flags: int, capitalised: frozenset[str] = frozenset()
+) -> str:
     words = "|".join(re.escape(word) for word in sorted(known, key=len, reverse=True))
     pattern = re.compile(rf"{quote}(?P<text>[^{quote}]*){quote}|(?P<word>{words})", flags)
 
@@ -63,6 +68,9 @@ def _translated(form: str, known: Mapping[str, str], quote: str, flags: int) -> 
         if found["word"] is None:
             return found["text"] or quote
         made = known.get(found["word"]) or known[found["word"].upper()]
+        name = found["word"].removeprefix("FM")
+        if made in capitalised and name != name.capitalize():
+            raise QueryError(f"{name} shows letters as they are not in names", hint=f"write upper() or {name.title()}")
         if not made:
             raise QueryError(
                 f"{found['word']} is not read in a format", hint="write directives of strftime: '%Y-%m-%d'"

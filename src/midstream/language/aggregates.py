@@ -39,7 +39,7 @@ from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
 from midstream.language.nested import any_of, told_apart
-from midstream.language.nodes import all_of
+from midstream.language.nodes import counting, is_known
 from midstream.language.values import ValueBinder
 
 
@@ -182,10 +182,5 @@ class Aggregates:
 
 def _counted(node: exp.Anonymous) -> exp.Anonymous:
     """`count(a, b)`: how many rows have no null in any of them, or how many different ones of these."""
-    known = [exp.Not(this=exp.Is(this=a, expression=exp.Null())) for a in node.expressions]
-    asked = [] if node.args.get("filter") is None else [node.args["filter"]]
     of = exp.Tuple(expressions=node.expressions) if node.args.get("distinct") else exp.Star()
-    made = node.copy()
-    for key, value in {"expressions": [of], "filter": all_of([*known, *asked])}.items():
-        made.set(key, value)
-    return made
+    return counting(node, of, list(map(is_known, node.expressions)))

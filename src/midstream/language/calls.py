@@ -126,7 +126,7 @@ def _built_in(binder: ValueBinder, name: str, node: exp.Anonymous) -> Expression
     if name == "date_trunc" and arguments:
         arguments[0] = _unit(binder, arguments[0], nodes[0])
     if name in FORMATTED:
-        arguments[1:2] = [_format(a) for a in arguments[1:2]]
+        arguments[1:2] = [_format(a, name == "to_char") for a in arguments[1:2]]
     return binder.call(name, arguments, nodes, node)
 
 
@@ -138,9 +138,9 @@ def _spelled(node: Node) -> Node:
     return exp.Literal(this=unit, is_string=True) if known else node
 
 
-def _format(argument: Expression) -> Expression:
+def _format(argument: Expression, shows: bool) -> Expression:
     written = argument.value if isinstance(argument, Literal) else None
-    return Literal(directives(written), pa.string()) if isinstance(written, str) else argument
+    return Literal(directives(written, shows), pa.string()) if isinstance(written, str) else argument
 
 
 def _unit(binder: ValueBinder, argument: Expression, node: Node) -> Expression:

@@ -154,7 +154,9 @@ class ExpressionGrammar(CallGrammar):
         if self.begins_query():
             made = exp.In(this=left, query=self.query())
         elif not self.peek(TokenType.R_PAREN):
-            made = exp.In(this=left, expressions=self.values())
+            values = self.values()
+            alone = values[0].this if len(values) == 1 and isinstance(values[0], exp.Subquery) else None
+            made = exp.In(this=left, query=alone) if alone else exp.In(this=left, expressions=values)
         self.need(TokenType.R_PAREN, ")")
         return at(made, operator)
 

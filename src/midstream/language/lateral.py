@@ -38,6 +38,7 @@ def lateral_query(
     except Beyond:
         found = None
     relation, items = found or _any(binder, node, base, scope, environment, kind)
+    require_near(binder.binding, [value for _, value in items], relation)
     names = unique_names([name for name, _ in items])
     kept = [Named(f.name, Column(f.name, f.type)) for f in base.schema]
     return Project(relation, (*kept, *(Named(n, v) for n, (_, v) in zip(names, items, strict=True))))

@@ -97,6 +97,19 @@ def all_of(parts: Sequence[Node], connector: type[Node] = exp.And) -> Node:
     return reduce(lambda whole, part: connector(this=whole, expression=part), parts)
 
 
+def is_known(node: Node) -> Node:
+    """`node IS NOT NULL`."""
+    return exp.Not(this=exp.Is(this=node, expression=exp.Null()))
+
+
+def counting(call: exp.Anonymous, of: Node, conditions: Sequence[Node]) -> exp.Anonymous:
+    """A count of something else where conditions hold, besides those that it has."""
+    made, own = call.copy(), call.args.get("filter")
+    made.set("expressions", [of])
+    made.set("filter", all_of([*conditions, *([] if own is None else [own])]))
+    return made
+
+
 def bounds_of(between: Node) -> list[Node]:
     """The two conditions of a BETWEEN."""
     low, high = (between.args[side] for side in ("low", "high"))

@@ -32,7 +32,7 @@ from midstream.language.comparisons import fields_of, list_compared, nested_comp
 from midstream.language.grammar import DEEPEST
 from midstream.language.lambdas import bind_lambda, is_lambda
 from midstream.language.literals import coerce
-from midstream.language.nodes import Node, all_of, bounds_of, column_named, flatten, place
+from midstream.language.nodes import Node, all_of, bounds_of, column_named, counting, flatten, is_known, place
 from midstream.language.operator_tables import OPERATORS
 from midstream.language.over import Overs
 from midstream.language.scope import Scope
@@ -306,6 +306,11 @@ class ScalarBinder:
         return ScalarBinder(self.binding, scope, self.clause)
 
     def _function(self, node: exp.Anonymous) -> Expression:
+        star = node.expressions[0] if node.name.lower() == "count" and node.expressions else None
+        if isinstance(star, exp.Column) and isinstance(star.this, exp.Star) and star.args.get("table"):
+            source = self.scope.source(star.args["table"])
+            some = [is_known(column_named(name, source.name)) for name in source.columns]
+            node = counting(node, exp.Star(), [all_of(some, exp.Or)])
         return bind_lambda(self, self.scope, node) if is_lambda(node) else bind_call(self, node)
 
 
