@@ -92,3 +92,21 @@ def test_segments_stay_few_however_many_are_added_before_they_are_merged(at_once
                 state.append(Elements(pa.record_batch({"k": hashes}), ticks, ticks + 1_000), hashes)
             state.compact(batch, 8 * at_once)
             assert len(state.segments) <= 2 * TIER + 3 * TIER
+
+
+@pytest.mark.parametrize(("lasting", "rewritten"), [(400, False), (4_000, True)])
+def test_what_has_ended_is_removed_from_a_segment_unless_all_of_it_ends_soon(lasting: int, rewritten: bool) -> None:
+    """Most rows are valid for 400 ticks, one in ten for longer: without those, segments go as a whole."""
+    state, alone, sizes = SortedState("s", ("k",), pa.schema({"k": pa.uint64()}), 4_000), 0, list[int]()
+    for batch in range(60):
+        ticks, hashes = np.arange(batch * 100, batch * 100 + 100), np.arange(100, dtype=np.uint64)
+        ends = ticks + np.where(hashes % 10 == 0, lasting, 400)
+        state.append(Elements(pa.record_batch({"k": hashes}), ticks, ends), hashes)
+        frontier, before = batch * 100, list(state.segments)
+        state.expire(frontier)
+        state.compact(frontier, 100)
+        left = {id(one) for one in state.segments}
+        gone = [one for one in before if one.latest_to > frontier and id(one) not in left]
+        alone += len(gone) == 1
+        sizes.append(state.rows)
+    assert (alone > 0) is rewritten and max(sizes) <= 1_500  # of which 400 and 760 are valid

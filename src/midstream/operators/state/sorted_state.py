@@ -52,7 +52,7 @@ class SortedState:
     least_split: ClassVar[int] = 2_048
     """How many rows an append must have to be worth more than one segment."""
     dead_share: ClassVar[float] = 0.5
-    """The share of expired rows at which a closed segment is rewritten."""
+    """The share of expired rows at which a closed segment is rewritten, unless it will soon be gone as a whole."""
     rested: ClassVar[int] = RESTED
     tier: ClassVar[int] = TIER
     rests: ClassVar[bool] = False
@@ -183,12 +183,17 @@ class SortedState:
             if closed and (_origins(segments) > 1 or len(segments) > TIER):
                 due.append(segments)
             elif closed and len(segments) == 1:
-                if _dead_share(segments[0], frontier) > self.dead_share:
+                if self._outlives_its_bucket(segments[0], frontier):
                     due.append(segments)
             elif not closed:
                 tiers = _alike(segments, lambda segment: len(segment).bit_length() // 2)
                 due.extend(tier for tier in tiers if len(tier) >= least)
         return due
+
+    def _outlives_its_bucket(self, segment: Segment, frontier: int) -> bool:
+        """Whether much of a closed segment has expired, and some of it will not for longer than a bucket spans."""
+        lasts = segment.latest_to > frontier + (self.bucket_width or 0)
+        return lasts and _dead_share(segment, frontier) > self.dead_share
 
     def _crowd(self) -> int:
         """How many segments there are; parts of one that a partition group has left cost less than others."""
