@@ -65,7 +65,7 @@ def test_a_refusal_that_comes_back_is_told_once():
     first.request_log.rule_out(number, {"error": {"message": "not now"}})
     told = Manifest("q", 0, asked=Asked((StoredRequest(number, batch=0, refused="not now"),)))
     first.go_on(told, refusing)
-    assert first.given_up == []
+    assert first.news == {}
     assert files.exists(path_of(ANSWERS, number))
 
 
@@ -76,10 +76,10 @@ def test_a_promise_that_is_given_up_is_kept_until_a_manifest_tells_of_it():
     for _ in range(2):  # a process that dies before its first manifest
         again = Requests(files, Gate())
         again.go_on(None, refusing)
-        assert [record.id for record in again.given_up] == [number]
+        assert [number for number, record in again.news.items() if record.refused] == [number]
     again.committed()
     last = Requests(files, Gate())
-    assert last.go_on(None, refusing) == [] and last.given_up == []
+    assert last.go_on(None, refusing) == [] and last.news == {}
 
 
 @pytest.mark.parametrize("seen_first", [False, True])
@@ -95,7 +95,7 @@ def test_what_a_driver_took_up_that_has_lost_its_lease_is_carried_out_once_by_th
     for _ in range(3):
         holder.answer_all(done.append)
     assert len(done) == 1 and files.exists(path_of(ANSWERS, number))
-    assert [record.id for record in holder.record(None, 0)] == [number]
+    assert list(holder.news) == [number]
     holder.committed()
     holder.answer_all(done.append)
     assert len(done) == 1 and not files.exists(path_of(TAKEN, number)) and not files.exists(path_of(ARRIVED, number))

@@ -7,7 +7,7 @@ and its files can go on from there; a step is a function of it and the batch's r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,15 +24,19 @@ from midstream.checkpoint.format import (
     seal,
     unseal,
 )
+from midstream.checkpoint.names import query_of
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.process import this_process
-from midstream.checkpoint.records import Asked, Outputs, QueryAccount, Settings, Slots, Streams
+from midstream.checkpoint.records import Asked, DoubledMove, Outputs, QueryAccount, Settings, Slots, Streams
 from midstream.codec import read, written
 
 FORMAT_VERSION = 1
 """The format that this version of Midstream writes."""
 
 KIND = "manifest"
+
+BY_QUERY = ("queries", "accounts", "advanced_to", "released", "segments", "migration")
+"""What a manifest has by query."""
 
 Segments = Mapping[str, Mapping[int, Mapping[int, Sequence[SegmentEntry]]]]
 """Segments by query, stage and slot."""
@@ -99,9 +103,36 @@ class Manifest:
         """The manifest that names other files of results, dead letters or metrics."""
         return replace(self, outputs=replace(self.outputs, **changes))
 
+    def with_doubled(self, move: DoubledMove | None) -> Manifest:
+        """The manifest that says something else of the move of groups to two slots."""
+        return replace(self, slots=replace(self.slots, doubled=move))
+
     def with_streams(self, **changes: Any) -> Manifest:
         """The manifest that says something else of streams."""
         return replace(self, streams=replace(self.streams, **changes))
+
+    def _by_query(self) -> dict[str, Mapping[str, Any]]:
+        """All that it has by the names of queries or of their lanes."""
+        outputs = {part: getattr(self.outputs, part) for part in ("results", "listed")}
+        return {part: getattr(self, part) for part in BY_QUERY} | outputs
+
+    def _with_by_query(self, parts: Mapping[str, Any]) -> Manifest:
+        outputs = replace(self.outputs, results=parts["results"], listed=parts["listed"])
+        return replace(self, **{part: parts[part] for part in BY_QUERY}, outputs=outputs)
+
+    def mapped(self, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Manifest:
+        """The manifest with all that it has by query changed in the same way."""
+        return self._with_by_query({part: change(known) for part, known in self._by_query().items()})
+
+    def without(self, queries: Collection[str]) -> Manifest:
+        """The manifest without some queries."""
+        return self.mapped(lambda known: {name: own for name, own in known.items() if query_of(name) not in queries})
+
+    def with_queries_of(self, other: Manifest, queries: Collection[str]) -> Manifest:
+        """The manifest with all that another one has of some queries."""
+        theirs = other.mapped(lambda known: {name: own for name, own in known.items() if query_of(name) in queries})
+        both = theirs._by_query()
+        return self._with_by_query({part: {**known, **both[part]} for part, known in self._by_query().items()})
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments of all queries."""

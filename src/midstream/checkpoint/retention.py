@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -146,7 +146,7 @@ def _without_old_results(
     )
     replaced = manifest.queries[query].status == REPLACED
     if replaced and len(gone) == len(known):
-        return _forgotten(manifest, query)
+        return manifest.without([query])
     if not gone:
         return manifest
     paths = {file.path for file in gone}
@@ -231,22 +231,6 @@ def _without(files: Files, lists: Sequence[ListFile], paths: set[str]) -> tuple[
         else:
             rest += left
     return kept, rest
-
-
-def _forgotten(manifest: Manifest, query: str) -> Manifest:
-    """The manifest without a replaced query of which nothing is left."""
-
-    def others(by_query: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in by_query.items() if name != query}
-
-    outputs = manifest.outputs
-    made = replace(
-        manifest,
-        queries=others(manifest.queries),
-        accounts=others(manifest.accounts),
-        released=others(manifest.released),
-    )
-    return made.with_outputs(results=others(outputs.results), listed=others(outputs.listed))
 
 
 def kept_from(manifest: Manifest, query: str) -> int:

@@ -228,12 +228,16 @@ Needed = Sequence[tuple[StreamDeclaration, list[str]]]
 """Streams, with the columns of them that are read."""
 
 
+REMEMBERED = 20
+"""How many requests of earlier batches a manifest tells of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Notes:
     """What a manifest says that neither the job's state nor the reports of a batch do.
 
     `number` is that of the source's batch, read up to `offsets`. `needed` are the columns of streams that are read, and
-    `requests` what people have asked for. After the last batch all streams have `ended`.
+    `requests` what people have asked for since the last one. After the last batch all streams have `ended`.
     """
 
     number: int
@@ -274,6 +278,7 @@ def concluded(state: JobState, batch: Batch, notes: Notes) -> Flow[Manifest]:
 
 def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> Manifest:
     """What a batch leaves behind, with the queries that were not at work in it."""
+    earlier = () if batch.before is None else batch.before.asked.requests
     terms = Terms(
         replace(
             state.settings,
@@ -283,7 +288,7 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
             scheduling=batch.options.scheduling,
             finished=notes.ended,
         ),
-        Asked(list(notes.requests), dict(state.texts)),
+        Asked([*earlier[-REMEMBERED:], *notes.requests], dict(state.texts)),
         None if state.wanted is None or state.wanted.deals_as(batch.slots.dealing) else state.wanted,
         counted(batch.before, notes.number),
         decided.knowledge,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -181,7 +181,8 @@ class Job:
                     tell_of_started(made)
                 return made
             case Collect(manifest):
-                self.requests.committed()
+                if self.requests.news:
+                    self.requests.committed()
                 self.commits.end(manifest)
             case CallSinks(manifest):
                 self.deliver(manifest)
@@ -286,7 +287,7 @@ class Job:
 
     def notes(self, before: Manifest | None, batch_id: int, number: int, offsets: str, ended: bool = False) -> Notes:
         """What the next manifest says besides the job's state and the reports of its batch."""
-        requests = self.requests.record(before, batch_id)
+        requests = [replace(record, batch=batch_id) for record in self.requests.news.values()]
         return Notes(number, offsets, self.needed(), requests, ended)
 
     def _offsets(self, number: int, before: Manifest | None) -> str:

@@ -27,9 +27,6 @@ from midstream.job.gate import Gate
 
 log = logging.getLogger(__name__)
 
-REMEMBERED = 20
-"""How many requests of earlier batches a manifest tells of."""
-
 LOOK_EVERY = 5.0
 """After how many seconds a driver looks again for requests that another one has left behind."""
 
@@ -42,10 +39,8 @@ class Requests:
 
     files: Files
     gate: Gate
-    carried_out: dict[str, Request] = field(default_factory=dict)
-    """Those whose effect the next manifest will show, by number."""
-    given_up: list[StoredRequest] = field(default_factory=list)
-    """Those that were promised and turned out to be impossible, until a manifest tells of them."""
+    news: dict[str, StoredRequest] = field(default_factory=dict)
+    """What the next manifest tells of, by number: requests whose effect it shows, and promised ones that failed."""
     shown: set[str] = field(default_factory=set)
     """The numbers of those whose effects manifests have shown."""
     request_log: RequestLog = field(init=False)
@@ -68,7 +63,7 @@ class Requests:
         for number, request in self.request_log.waiting():
             if number in self.shown:
                 self.request_log.forget(number)
-            elif number not in self.carried_out and number not in ruled_out:
+            elif number not in self.news and number not in ruled_out:
                 log.info("resumes request %s: %s", number, _request_text(request))
                 self._carry_out(number, request, handle, promised=True)
                 done.append(number)
@@ -79,7 +74,7 @@ class Requests:
         count = 0
         for number, request in self.request_log.arrived():
             count += 1
-            if any(record.id == number for record in self.given_up):
+            if number in self.news:
                 continue
             if number in self.shown:  # a machine that loses power may bring a removed file back
                 self.request_log.forget(number)
@@ -112,8 +107,7 @@ class Requests:
 
     def _is_known(self, number: str) -> bool:
         # In this order: what a manifest shows is in `shown` before it leaves the others.
-        given_up = any(record.id == number for record in list(self.given_up))
-        return number in self.carried_out or given_up or number in self.shown
+        return number in self.news or number in self.shown
 
     def _answer_at_once(self, number: str, request: Request, handle: Handler) -> None:
         # What nobody waits for any more was asked of another run of the job.
@@ -128,7 +122,7 @@ class Requests:
             reply = _reply(request, handle)
             reach("request.carried_out")
             if "error" not in reply:
-                self.carried_out[number] = request
+                self.news[number] = record_of(number, request)
                 self.request_log.answer(number, reply)
                 return
             if promised:  # the sender was told otherwise: it is kept until a manifest names it
@@ -141,24 +135,14 @@ class Requests:
     def _give_up(self, number: str, request: Request, reply: Reply) -> None:
         reason = reply["error"]["message"]
         log.warning("request %s (%s) is given up: %s", number, _request_text(request), reason)
-        self.given_up.append(replace(record_of(number, request), refused=reason))
-
-    def record(self, before: Manifest | None, batch_id: int) -> list[StoredRequest]:
-        """What the manifest of a batch says of requests."""
-        earlier = () if before is None else before.asked.requests
-        now = [*self.given_up, *(record_of(number, request) for number, request in self.carried_out.items())]
-        return [*earlier[-REMEMBERED:], *(replace(record, batch=batch_id) for record in now)]
+        self.news[number] = replace(record_of(number, request), refused=reason)
 
     def committed(self) -> None:
-        """Lets go of the requests whose effects are in a manifest now."""
-        for number in list(self.carried_out):
+        """Lets go of the requests that a manifest tells of now."""
+        for number in list(self.news):
             self.request_log.forget(number)
             self.shown.add(number)
-            del self.carried_out[number]
-        for record in self.given_up:
-            self.request_log.forget(record.id)
-            self.shown.add(record.id)
-        self.given_up.clear()
+            del self.news[number]
 
     def failed(self, error: BaseException) -> None:
         """Gives up the requests that may have made a batch fail, so that the job can be started again without them.
@@ -168,11 +152,11 @@ class Requests:
         if not isinstance(error, (InputError, QueryError, MigrationError, InternalError)):
             return
         reason = refusal(JobError("the batch that it came with failed", detail=str(error)))
-        for number, request in list(self.carried_out.items()):
-            if request["command"] in ("add", "migrate"):
+        for number, record in list(self.news.items()):
+            if record.refused is None and record.command in ("add", "migrate"):
                 with suppress(MidstreamError):
                     self.request_log.rule_out(number, reason)
-                del self.carried_out[number]
+                del self.news[number]
 
 
 def _not_understood(why: str) -> JobError:

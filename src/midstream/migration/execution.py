@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-import pyarrow as pa
-
 from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import INFINITY
 from midstream.errors import InputError
@@ -70,7 +68,7 @@ class SingleBox:
         if self.box.frontier == INFINITY:
             raise InputError(f"{alias} was closed and has been given {len(batch)} more rows")
         for number, source in self.inputs[alias]:
-            self.scheduler.feed(number, arranged(batch, source.schema))
+            self.scheduler.feed(number, batch.arranged(source.schema))
 
     def advance(self, frontier: int) -> None:
         """Carries the frontier through the box."""
@@ -105,10 +103,3 @@ def named(states: Iterable[SortedState], prefix: str = "") -> Iterator[tuple[str
         name = f"{prefix}{state.id} by {', '.join(state.key)}"
         seen[name] = seen.get(name, 0) + 1
         yield (name if seen[name] == 1 else f"{name} ({seen[name]})"), state
-
-
-def arranged(batch: Elements, schema: pa.Schema) -> Elements:
-    """A batch with a schema's columns, by name."""
-    if batch.columns.schema.names == schema.names:
-        return batch
-    return batch.with_columns(batch.columns.select(schema.names))

@@ -25,7 +25,6 @@ from midstream.algebra.physical.routed import OneWayJoin
 from midstream.algebra.time import BEGINNING
 from midstream.errors import InternalError, MigrationError
 from midstream.migration.contents import HeldState, KeptLeaf, Known, Read, held_states, parts_of, ports_of, shareable
-from midstream.migration.execution import arranged
 from midstream.migration.legality import describe, is_to_stream
 from midstream.migration.protocol import Functions
 from midstream.operators.base import Operator
@@ -223,7 +222,7 @@ class StateMove:
         self.feeds.append(Feed(known.wire, wire))
         schema = node.schema
         rest = SortedState(f"rest of {node.content}", (), known.schema, None)
-        self.backlogs.append(Backlog(wire, rest, known.read, lambda part: arranged(part, schema)))
+        self.backlogs.append(Backlog(wire, rest, known.read, lambda part: part.arranged(schema)))
 
     def _fill_leaf(self, node: p.PhysicalNode, wire: Wire) -> None:
         leaf = self.contents.leaf(node)
@@ -333,7 +332,7 @@ class StateMove:
         """Sends along a wire what the old box has just learned."""
         self.rows_heard += len(batch)
         node = self.new.nodes[wire.operator].inputs[wire.port]
-        self.run(wire, arranged(batch, node.schema))
+        self.run(wire, batch.arranged(node.schema))
 
     def run(self, wire: Wire, batch: Elements) -> None:
         """Sends a batch along a wire of the new box as far as states are still being filled."""
@@ -391,7 +390,7 @@ def _take_over(state: SortedState, twin: SortedState, frontier: int, portions: P
     for stored in parts_of(twin, since):
         for start in range(0, len(stored), portions.rows):
             part = stored.slice(start, min(portions.rows, len(stored) - start))
-            part = arranged(part.where(part.valid_to > since), state.schema)
+            part = part.where(part.valid_to > since).arranged(state.schema)
             if len(part):
                 state.append(*prepare(part, state.key, True, state.grouping))
                 portions.after()

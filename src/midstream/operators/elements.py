@@ -71,6 +71,12 @@ class Elements:
         kept = frozenset(key for key in self.hashed if names.issuperset(key))
         return replace(self, columns=columns, hashes=self.hashes if kept else None, hashed=kept)
 
+    def arranged(self, schema: pa.Schema) -> Elements:
+        """The same with a schema's columns, by name."""
+        if self.columns.schema.names == schema.names:
+            return self
+        return self.with_columns(self.columns.select(schema.names))
+
     def without_hashes(self) -> Elements:
         """The same elements for somebody who will not ask for hashes."""
         return self if self.hashes is None else Elements(self.columns, self.valid_from, self.valid_to)

@@ -10,7 +10,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name, query_of, renamed_lane
 from midstream.checkpoint.records import QueryAccount
-from midstream.job.queries.replacing import REPLACED, mapped
+from midstream.job.queries.replacing import under_other_name, with_results_only
 
 
 def with_copy(manifest: Manifest, name: str) -> Manifest:
@@ -24,9 +24,8 @@ def with_copy(manifest: Manifest, name: str) -> Manifest:
     waiting = tuple(file for file in manifest.outputs.results.get(name, ()) if file.last_from >= released)
     its = manifest.account(name)
     account = QueryAccount(sharing=its.sharing, local_plans=its.local_plans)
-    made = mapped(
-        _doubled_as(manifest, name, copy),
-        lambda by_query: {**by_query, **{renamed_lane(q, copy): by_query[q] for q in _parts_of(by_query, name)}},
+    made = _doubled_as(manifest, name, copy).mapped(
+        lambda by_query: {**by_query, **{renamed_lane(q, copy): by_query[q] for q in _parts_of(by_query, name)}}
     )
     listed = {query: lists for query, lists in made.outputs.listed.items() if query != copy}
     made = made.with_outputs(results={**made.outputs.results, copy: waiting}, listed=listed)
@@ -38,8 +37,8 @@ def without_copy(manifest: Manifest, name: str) -> Manifest:
     copy = copy_name(name)
     if (move := manifest.slots.doubled) is not None:
         queries = {query: how for query, how in move.queries.items() if query != copy}
-        manifest = replace(manifest, slots=replace(manifest.slots, doubled=replace(move, queries=queries)))
-    return mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if query_of(q) != copy})
+        manifest = manifest.with_doubled(replace(move, queries=queries))
+    return manifest.without([copy])
 
 
 def _doubled_as(manifest: Manifest, name: str, copy: str) -> Manifest:
@@ -47,8 +46,7 @@ def _doubled_as(manifest: Manifest, name: str, copy: str) -> Manifest:
     move = manifest.slots.doubled
     if move is None or name not in move.queries:
         return manifest
-    queries = {**move.queries, copy: move.queries[name]}
-    return replace(manifest, slots=replace(manifest.slots, doubled=replace(move, queries=queries)))
+    return manifest.with_doubled(replace(move, queries={**move.queries, copy: move.queries[name]}))
 
 
 def _parts_of(by_query: Mapping[str, Any], query: str) -> list[str]:
@@ -78,15 +76,5 @@ def archive_name(manifest: Manifest, name: str) -> str:
 
 def archived(manifest: Manifest, name: str) -> Manifest:
     """The manifest with the results of a query's copy among those of replaced queries."""
-    copy, archive, outputs = copy_name(name), archive_name(manifest, name), manifest.outputs
-    entry = replace(manifest.queries[copy], status=REPLACED)
-    account = QueryAccount(results=manifest.account(copy).results)
-    return replace(
-        manifest,
-        queries={**manifest.queries, archive: entry},
-        accounts={**manifest.accounts, archive: account},
-        released={**manifest.released, archive: manifest.released.get(copy, BEGINNING)},
-    ).with_outputs(
-        results={**outputs.results, archive: outputs.results.get(copy, ())},
-        listed={**outputs.listed, archive: outputs.listed.get(copy, ())},
-    )
+    archive = archive_name(manifest, name)
+    return with_results_only(under_other_name(manifest, copy_name(name), archive), [archive])

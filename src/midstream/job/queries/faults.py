@@ -111,27 +111,11 @@ class Faults:
         """
         idle = [name for name in self.stopped if name in entries]
         known = before or Manifest(manifest.query_id, -1)
-
-        def with_idle(new: Mapping[str, T], old: Mapping[str, T]) -> dict[str, T]:
-            # A migration's new plan keeps its state under the query's name with a sign after it.
-            return {**new, **{name: value for name, value in old.items() if query_of(name) in idle}}
-
-        queries = with_idle(manifest.queries, {name: known.queries.get(name, entries[name]) for name in idle})
-        accounts = with_idle(manifest.accounts, known.accounts)
-        return replace(
-            manifest,
-            queries={n: replace(entry, status=QUARANTINED) if n in idle else entry for n, entry in queries.items()},
-            accounts={n: self._account(n, accounts.get(n) or QueryAccount(), manifest.batch_id) for n in queries},
-            migration=with_idle(manifest.migration, known.migration),
-            advanced_to=with_idle(manifest.advanced_to, known.advanced_to),
-            released=with_idle(manifest.released, known.released),
-            segments=with_idle(manifest.segments, known.segments),
-            outputs=replace(
-                manifest.outputs,
-                results=with_idle(manifest.outputs.results, known.outputs.results),
-                listed=with_idle(manifest.outputs.listed, known.outputs.listed),
-            ),
-        )
+        known = replace(known, queries={**entries, **known.queries})
+        made = manifest.with_queries_of(known, idle)
+        queries = {n: replace(e, status=QUARANTINED) if n in idle else e for n, e in made.queries.items()}
+        accounts = {n: self._account(n, made.account(n), manifest.batch_id) for n in queries}
+        return replace(made, queries=queries, accounts=accounts)
 
     def _account(self, query: str, account: QueryAccount, batch_id: int) -> QueryAccount:
         """What is remembered of a query, with its faults."""

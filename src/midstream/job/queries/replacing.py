@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from midstream.adaptation.cost_corrections import Factors, with_trial
 from midstream.algebra.emission import emission_of
@@ -26,22 +26,8 @@ from midstream.job.queries.faults import QUARANTINED, resumed
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.verdict import Verdict
 
-T = TypeVar("T")
-
 REPLACED = "replaced"
 """The status of a query of which only the results are left."""
-
-Change = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""Makes something else of what is known by query."""
-
-
-def mapped(manifest: Manifest, change: Change) -> Manifest:
-    """The manifest with all that it has by query changed in the same way."""
-    by_query = ("queries", "accounts", "advanced_to", "released", "segments", "migration")
-    parts: dict[str, Any] = {part: change(getattr(manifest, part)) for part in by_query}
-    outputs = manifest.outputs
-    changed = replace(outputs, results=change(outputs.results), listed=change(outputs.listed))
-    return replace(manifest, **parts, outputs=changed)
 
 
 def same_query(old: RunningQuery, new: RunningQuery) -> bool:
@@ -99,10 +85,7 @@ def name_of_old(manifest: Manifest, name: str) -> str:
 def with_name_free(manifest: Manifest, name: str, cql: str, plan: str) -> Manifest:
     """The manifest in which a query goes by another name, so that another can take its own."""
     old, entry = name_of_old(manifest, name), manifest.queries[name]
-    moved = mapped(manifest, lambda by_query: {renamed(q, name, old): value for q, value in by_query.items()})
-    if (move := moved.slots.doubled) is not None:
-        doubled = replace(move, queries={renamed(query, name, old): how for query, how in move.queries.items()})
-        moved = replace(moved, slots=replace(moved.slots, doubled=doubled))
+    moved = under_other_name(manifest, name, old)
     past = manifest.account(name)
     record = {
         "trigger": "another text",
@@ -121,48 +104,44 @@ def with_name_free(manifest: Manifest, name: str, cql: str, plan: str) -> Manife
     return replace(moved, accounts=accounts)
 
 
-def renamed(lane: str, name: str, new: str) -> str:
-    """What a lane is called if a query goes by another name."""
-    return renamed_lane(lane, new) if query_of(lane) == name else lane
+def under_other_name(manifest: Manifest, name: str, new: str) -> Manifest:
+    """The manifest in which a query goes by another name."""
+
+    def renamed(known: Mapping[str, Any]) -> dict[str, Any]:
+        return {renamed_lane(lane, new) if query_of(lane) == name else lane: own for lane, own in known.items()}
+
+    made, move = manifest.mapped(renamed), manifest.slots.doubled
+    return made if move is None else made.with_doubled(replace(move, queries=renamed(move.queries)))
 
 
 def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[str]) -> Manifest:
     """The manifest with the results of replaced queries; those that just retire leave nothing else."""
-    shadows = {name for name in retired if is_rehearsal(name)}
-    if shadows:
-        manifest = mapped(manifest, lambda known: {q: v for q, v in known.items() if query_of(q) not in shadows})
-    gone = [name for name in retired if name in manifest.queries]
+    manifest = manifest.without({name for name in retired if is_rehearsal(name)})
     known = {} if before is None else before.queries
-    kept = [name for name, entry in known.items() if entry.status == REPLACED and name not in manifest.queries]
-    past = before or manifest
-    archived = {name: _archived(manifest.account(name)) for name in gone}
-    archived |= {name: _archived(past.account(name)) for name in kept}
+    kept = {name for name, entry in known.items() if entry.status == REPLACED and name not in manifest.queries}
+    gone = {name for name in retired if name in manifest.queries}
+    if before is not None:
+        manifest = manifest.with_queries_of(before, kept)
+    return with_results_only(manifest, gone)
+
+
+def with_results_only(manifest: Manifest, queries: Collection[str]) -> Manifest:
+    """The manifest with nothing but their results of some queries, which are replaced."""
+
+    def others(known: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: own for name, own in known.items() if query_of(name) not in queries}
+
+    replaced = {name: replace(manifest.queries[name], status=REPLACED) for name in queries}
+    accounts = {name: manifest.account(name) for name in queries}
+    left = {name: QueryAccount(own.identity, own.results, removed=own.removed) for name, own in accounts.items()}
     return replace(
         manifest,
-        queries={
-            **manifest.queries,
-            **{name: replace(manifest.queries[name], status=REPLACED) for name in gone},
-            **_some(past.queries, kept),
-        },
-        accounts={**manifest.accounts, **archived},
-        advanced_to=_some(manifest.advanced_to, manifest.advanced_to.keys() - gone),
-        segments={name: held for name, held in manifest.segments.items() if query_of(name) not in gone},
-        released={**manifest.released, **_some(past.released, kept)},
-        outputs=replace(
-            manifest.outputs,
-            results={**manifest.outputs.results, **_some(past.outputs.results, kept)},
-            listed={**manifest.outputs.listed, **_some(past.outputs.listed, kept)},
-        ),
+        queries={**manifest.queries, **replaced},
+        accounts={**manifest.accounts, **left},
+        advanced_to=others(manifest.advanced_to),
+        segments=others(manifest.segments),
+        migration=others(manifest.migration),
     )
-
-
-def _archived(account: QueryAccount) -> QueryAccount:
-    """What is remembered of a query of which only the results are left."""
-    return QueryAccount(account.identity, account.results, removed=account.removed)
-
-
-def _some(by_query: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
-    return {name: value for name, value in by_query.items() if name in names}
 
 
 RUNNING = "running"
@@ -193,7 +172,7 @@ def without_query(manifest: Manifest, name: str) -> Manifest:
         raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
     # A migration's new plan, and a copy by which it is verified, are under the query's name with a sign after it.
     gone = (name, copy_name(name))
-    left = mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if query_of(q) not in gone})
+    left = manifest.without(gone)
     if manifest.queries[name].status not in ALIVE or manifest.account(name).added is not None:
         return left
     declared, _ = left.asked.texts.get(name, (manifest.queries[name].cql, None))

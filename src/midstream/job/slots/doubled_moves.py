@@ -68,7 +68,7 @@ def cancelled_move(manifest: Manifest | None, queries: Mapping[str, RunningQuery
             detail="what leaves has stayed with the old plan, or the new plan runs in the new slots alone",
             hint="cancel the migration first, or let both end",
         )
-    return replace(manifest, slots=replace(manifest.slots, doubled=replace(move, cancelled=trigger)))
+    return manifest.with_doubled(replace(move, cancelled=trigger))
 
 
 def _begun_later(query: RunningQuery, move: DoubledMove) -> bool:
@@ -153,7 +153,7 @@ def _arrived(move: DoubledMove, before: Manifest, queries: Mapping[str, RunningQ
     for name, how in move.queries.items():
         if name in queries:
             segments = with_lanes(segments, name, in_new_slots(lane_numbers(segments, name), how))
-    return replace(before, segments=segments, slots=replace(before.slots, doubled=None))
+    return replace(before, segments=segments).with_doubled(None)
 
 
 def _went_back(move: DoubledMove, batch_id: int, moved: Relocated) -> Relocated:
@@ -194,7 +194,7 @@ def _begun(
             lanes[number], lanes[number + LEAVING] = parted
             segments = with_lanes(segments, name, lanes)
     made = DoubledMove(wanted, batch_id, split_at if wanted.protocol == SPLIT_TIME else None, how)
-    return replace(before, segments=segments, slots=replace(before.slots, doubled=made)), made
+    return replace(before, segments=segments).with_doubled(made), made
 
 
 def _ends(query: RunningQuery, latest: Mapping[str, int]) -> Iterator[int]:

@@ -29,7 +29,6 @@ from midstream.job.task.results import ForwardBuffer, OutputBuffer, ResultsBuffe
 from midstream.job.task.state_store import NamedState, StateStore, by_state
 from midstream.job.task.task_graph import NewMembers, TaskGraph
 from midstream.job.task.works import FragmentWork, Member, TaskWork
-from midstream.migration.execution import arranged
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
@@ -211,7 +210,7 @@ class Task:
             return
         if self.marks is not None:
             elements = self.marks.arriving(source, elements)
-        self.scheduler.feed(number, elements if self.work.shares else arranged(elements, source.schema))
+        self.scheduler.feed(number, elements if self.work.shares else elements.arranged(source.schema))
 
     def advance(self) -> None:
         """Learns how far the streams are, in several steps where one would look at too much state."""

@@ -14,7 +14,6 @@ from midstream.distribution.fragments import Received, leaves
 from midstream.job.task.state_store import NamedState, StateStore
 from midstream.job.task.works import Member, TaskWork
 from midstream.migration.contents import ports_of
-from midstream.migration.execution import arranged
 from midstream.operators.base import Operator, Work
 from midstream.operators.box import Box
 from midstream.operators.build import build
@@ -224,7 +223,7 @@ class NewMembers:
         frontier = self.graph.incoming(self.graph.operators.index(operator), self.graph.frontier)
         for entry in kept:
             for part in slices(open_segment(self.store.files, entry).elements, entry.bytes, self.store.memory.chunk):
-                yield arranged(part.where(part.valid_to > frontier), state.schema)
+                yield part.where(part.valid_to > frontier).arranged(state.schema)
 
     def _present(self, place: int, member: Member) -> Iterator[Elements]:
         """What is known for a new member of what a source or an operator has given, and is still valid.
