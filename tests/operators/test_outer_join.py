@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def made(kind: Any, slide: int = 5, residual: bool = False, nulls_equal: bool = 
     sides = SortedState("left", ("k",), LEFT, LONGEST), SortedState("right", ("j",), RIGHT, LONGEST)
     condition: Any = below if residual else None
     schema = LEFT if kind in ("semi", "anti") else pa.schema([*LEFT, *RIGHT])
-    return OuterJoinOperator(schema, *sides, Hop(slide, slide), kind, nulls_equal, condition)
+    node: Any = SimpleNamespace(schema=schema, grid=Hop(slide, slide), kind=kind, nulls_equal=nulls_equal)
+    return OuterJoinOperator(node, sides, condition)
 
 
 def snapshots(parts: Iterable[Elements]) -> Counter[tuple[Any, ...]]:

@@ -47,30 +47,29 @@ def build(node: p.PhysicalNode, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.AssignWindow, functions: Functions) -> Operator:
-    return stateless.AssignWindowOperator(node.schema, node.spec)
+    return stateless.AssignWindowOperator(node, None)
 
 
 @build.register
 def _(node: p.Filter, functions: Functions) -> Operator:
-    predicate = Predicate(node.predicate, node.input.schema, functions)
-    return stateless.FilterOperator(node.schema, predicate, keeps_columns=node.schema.names == node.input.schema.names)
+    return stateless.FilterOperator(node, Predicate(node.predicate, node.input.schema, functions))
 
 
 @build.register
 def _(node: p.Compute, functions: Functions) -> Operator:
     columns = [CompiledExpression(c.expression, node.input.schema, functions) for c in node.columns]
-    return stateless.ComputeOperator(node.schema, columns, _renames(node))
+    return stateless.ComputeOperator(node, (columns, _renames(node)))
 
 
 @build.register
 def _(node: p.Unnest, functions: Functions) -> Operator:
     lists = {one.name: CompiledExpression(one.expression, node.input.schema, functions) for one in node.lists}
-    return stateless.UnnestOperator(node.schema, lists)
+    return stateless.UnnestOperator(node, lists)
 
 
 @build.register
 def _(node: p.Concatenate, functions: Functions) -> Operator:
-    return stateless.ConcatenateOperator(node.schema, len(node.united))
+    return stateless.ConcatenateOperator(node, None)
 
 
 @build.register
@@ -107,16 +106,9 @@ def _(node: routed.KeptWindow, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.OuterJoin, functions: Functions) -> Operator:
+    sides = state_of(node.left, node.left_key), state_of(node.right, node.right_key)
     both = pa.schema([*node.left.schema, *node.right.schema])
-    return outer_join.OuterJoinOperator(
-        node.schema,
-        state_of(node.left, node.left_key),
-        state_of(node.right, node.right_key),
-        node.grid,
-        node.kind,
-        node.nulls_equal,
-        _predicate(node.residual, both, functions),
-    )
+    return outer_join.OuterJoinOperator(node, sides, _predicate(node.residual, both, functions))
 
 
 @build.register
@@ -176,7 +168,7 @@ def _(node: p.SetOperation, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.WindowBounds, functions: Functions) -> Operator:
-    return stateless.WindowBoundsOperator(node.schema, node.hop)
+    return stateless.WindowBoundsOperator(node, None)
 
 
 @build.register

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.plan import JoinKind
-from midstream.algebra.windows import Hop
+from midstream.algebra.physical import OuterJoin
 from midstream.operators.elements import Elements, Hashes, Indices, Mask, Ticks
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal, key_validity
@@ -117,22 +116,13 @@ class OuterJoinOperator(KeyedSliceOperator):
     at_once = PAIRS_AT_ONCE
 
     def __init__(
-        self,
-        schema: pa.Schema,
-        left: SortedState,
-        right: SortedState,
-        grid: Hop,
-        kind: JoinKind,
-        nulls_equal: bool = False,
-        residual: Predicate | None = None,
+        self, node: OuterJoin, sides: tuple[SortedState, SortedState], residual: Predicate | None = None
     ) -> None:
-        super().__init__(schema, (left, right), grid)
-        self.kind = kind
-        self.name = f"{kind} join"
-        self.nulls_equal = nulls_equal
-        self.residual = residual
-        self.both = pa.schema([*left.schema, *right.schema])
-        self.output = output_of(schema, left.schema, right.schema) if kind not in ("semi", "anti") else None
+        super().__init__(node.schema, sides, node.grid)
+        self.kind, self.nulls_equal, self.residual = node.kind, node.nulls_equal, residual
+        self.name, schemas = f"{node.kind} join", [side.schema for side in sides]
+        self.both = pa.schema([field for schema in schemas for field in schema])
+        self.output = output_of(node.schema, *schemas) if node.kind not in ("semi", "anti") else None
 
     def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
         left, right = (self._side(port, part) for port, part in enumerate(alive))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from midstream.algebra import physical as p
 from midstream.algebra.time import INFINITY
 from midstream.algebra.windows import Hop, Range, Unbounded, Until, WindowSpec
 from midstream.errors import InternalError
@@ -17,9 +19,16 @@ from midstream.operators.hops import beginning, boundary_at_or_before, pieces, v
 from midstream.operators.state.segment import expand
 from midstream.operators.vectors import numbers_of
 
+N = TypeVar("N", bound=p.PhysicalNode)
+C = TypeVar("C")
 
-class RowOperator(Operator):
-    """Gives of each batch what follows from its elements one by one."""
+
+class RowOperator(Operator, Generic[N, C]):
+    """Gives of each batch what follows from its elements one by one, by its node and what is compiled of it."""
+
+    def __init__(self, node: N, compiled: C) -> None:
+        super().__init__(node.schema)
+        self.node, self.compiled, self.ports = node, compiled, len(node.inputs)
 
     def process(self, port: int, batch: Elements) -> Elements | None:
         result = self.result(port, batch)
@@ -32,58 +41,40 @@ class RowOperator(Operator):
         raise NotImplementedError
 
 
-class FilterOperator(RowOperator):
+class FilterOperator(RowOperator[p.Filter, Predicate]):
     """Keeps the elements for which the predicate is true."""
 
     name = "select"
 
-    def __init__(self, schema: pa.Schema, predicate: Predicate, keeps_columns: bool = True) -> None:
-        super().__init__(schema)
-        self.predicate = predicate
-        self.keeps_columns = keeps_columns
-
     def result(self, port: int, batch: Elements) -> Elements:
-        mask = self.predicate(batch.columns)
-        if not self.keeps_columns:
-            names = self.schema.names
+        mask, names = self.compiled(batch.columns), self.schema.names
+        if names != batch.columns.schema.names:
             batch = batch.with_columns(batch.columns.select(names) if names else rows_without_columns(len(batch)))
         return batch.where(mask)
 
 
-class ComputeOperator(RowOperator):
-    """Computes the columns of each element anew."""
+class ComputeOperator(RowOperator[p.Compute, tuple[Sequence[CompiledExpression], Mapping[str, str]]]):
+    """Computes the columns of each element anew; those that only change their names need not be hashed again."""
 
     name = "project"
 
-    def __init__(
-        self, schema: pa.Schema, columns: Sequence[CompiledExpression], unchanged: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(schema)
-        self.columns = tuple(columns)
-        self.unchanged = dict(unchanged or {})
-
     def result(self, port: int, batch: Elements) -> Elements:
-        if not self.columns:
+        computed, unchanged = self.compiled
+        if not computed:
             return batch.with_columns(rows_without_columns(len(batch)))
-        arrays = [column(batch.columns) for column in self.columns]
+        arrays = [column(batch.columns) for column in computed]
         columns = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        hashed = frozenset(
-            tuple(self.unchanged[n] for n in key) for key in batch.hashed if all(n in self.unchanged for n in key)
-        )
+        hashed = frozenset(tuple(unchanged[n] for n in key) for key in batch.hashed if set(key) <= set(unchanged))
         return Elements(columns, batch.valid_from, batch.valid_to, batch.hashes if hashed else None, hashed)
 
 
-class UnnestOperator(RowOperator):
+class UnnestOperator(RowOperator[p.Unnest, Mapping[str, CompiledExpression]]):
     """One element for each element of lists that are read side by side."""
 
     name = "unnest"
 
-    def __init__(self, schema: pa.Schema, lists: Mapping[str, CompiledExpression]) -> None:
-        super().__init__(schema)
-        self.lists = dict(lists)
-
     def result(self, port: int, batch: Elements) -> Elements:
-        lists = {name: _Lists(read(batch.columns)) for name, read in self.lists.items()}
+        lists = {name: _Lists(read(batch.columns)) for name, read in self.compiled.items()}
         counts = np.maximum.reduce([one.lengths for one in lists.values()])
         rows, places, _ = expand(np.arange(len(batch)), np.zeros(len(batch), np.intp), counts)
         result = batch.take(rows)
@@ -108,14 +99,10 @@ class _Lists:
         return self.elements.take(pa.array(self.starts[rows] + places, mask=places >= self.lengths[rows]))
 
 
-class ConcatenateOperator(RowOperator):
+class ConcatenateOperator(RowOperator[p.Concatenate, None]):
     """All elements of all inputs, under the first one's names."""
 
     name = "union"
-
-    def __init__(self, schema: pa.Schema, ports: int) -> None:
-        super().__init__(schema)
-        self.ports = ports
 
     def result(self, port: int, batch: Elements) -> Elements:
         if port == 0:
@@ -126,33 +113,26 @@ class ConcatenateOperator(RowOperator):
         return Elements(renamed, batch.valid_from, batch.valid_to)
 
 
-class AssignWindowOperator(RowOperator):
+class AssignWindowOperator(RowOperator[p.AssignWindow, None]):
     """Sets validity of a tuple by itself: RANGE, NOW, UNBOUNDED, VALID UNTIL, HOP and TUMBLE."""
 
     name = "window"
 
-    def __init__(self, schema: pa.Schema, spec: WindowSpec) -> None:
-        super().__init__(schema)
-        self.spec = spec
-
     def result(self, port: int, batch: Elements) -> Elements:
-        return windowed(batch, self.spec)
+        return windowed(batch, self.node.spec)
 
 
-class WindowBoundsOperator(RowOperator):
+class WindowBoundsOperator(RowOperator[p.WindowBounds, None]):
     """Elements cut at the boundaries of their window, each with when the window begins that ends there, and its end."""
 
     name = "window bounds"
 
-    def __init__(self, schema: pa.Schema, hop: Hop) -> None:
-        super().__init__(schema)
-        self.hop = hop
-
     def result(self, port: int, batch: Elements) -> Elements:
-        rows, starts, ends = pieces(batch.valid_from, batch.valid_to, self.hop)
-        boundaries = boundary_at_or_before(starts, self.hop)
+        hop = self.node.hop
+        rows, starts, ends = pieces(batch.valid_from, batch.valid_to, hop)
+        boundaries = boundary_at_or_before(starts, hop)
         cut = batch if len(rows) == len(batch) else batch.take(rows)
-        old, bounds = cut.columns, iter((beginning(boundaries, self.hop), boundaries))
+        old, bounds = cut.columns, iter((beginning(boundaries, hop), boundaries))
         fields = ((field, field.name in old.schema.names) for field in self.schema)
         columns = [old.column(f.name) if there else pa.array(next(bounds)).cast(f.type) for f, there in fields]
         return cut.with_columns(pa.RecordBatch.from_arrays(columns, schema=self.schema)).with_validity(starts, ends)
