@@ -146,6 +146,8 @@ RISINGWAVE = [
     ("EXTRACT(SECOND FROM TIMESTAMP '1970-01-01 00:00:10.5')", 10.5),
     (r"'axb' LIKE 'a\_b'", False),
     (r"'a!_b' LIKE 'a!_b' ESCAPE '!'", False),
+    ("concat_ws(',', 1, 1.01, 'A', TRUE, NULL)", "1,1.01,A,t"),
+    ("concat('a', NULL, FALSE, ARRAY[1, 2])", "af{1,2}"),
 ]
 
 
@@ -160,6 +162,11 @@ def test_lists_in_lists_and_matches_with_flags_give_rows_in_risingwave() -> None
     assert rows("SELECT regexp_matches('abAB', 'b', 'i')", "risingwave") == [(["b"],), (["B"],)]
     assert rows("SELECT unnest(regexp_matches('#1 #2', '#.', 'g'))", "risingwave") == [("#1",), ("#2",)]
     assert rows("SELECT regr_slope(a, a) FROM t WHERE a = 1", "risingwave") == [(None,)]
+
+
+def test_functions_of_lists_are_aggregates_in_risingwave() -> None:
+    query = "SELECT aggregate:array_sum(v), aggregate:array_reverse(v ORDER BY v) FROM (VALUES (3), (5), (4)) AS t(v)"
+    assert rows(query, "risingwave") == [(12, [5, 4, 3])]
 
 
 def test_series_and_matches_give_rows_in_risingwave() -> None:

@@ -496,5 +496,7 @@ CALLS: dict[str, str] = {
     "struct_values(r)": "",
     "epoch_ms(n)": "",
     "is_empty(l)": "len(l) = 0",
+    "shown_text(i > 1)": "CASE WHEN i > 1 THEN 't' WHEN i <= 1 THEN 'f' END",
+    "shown_text([i, NULL])": "'{' || coalesce(i::VARCHAR, 'NULL') || ',NULL}'",
 }
 """Calls in the language, and in DuckDB where it writes them differently."""

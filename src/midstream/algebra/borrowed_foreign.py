@@ -44,6 +44,10 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
         for element in ("e", "nullif(e, {2})")
     ),
     "matches_sql": (MATCHED,),
+    "shown_text": (
+        "'{' || array_to_string(list_transform({0}, lambda e: coalesce(e::VARCHAR, 'NULL')), ',') || '}'",
+        "CASE WHEN typeof({0}) = 'BOOLEAN' THEN ({0}::VARCHAR)[1] ELSE {0}::VARCHAR END",
+    ),
     "list_flat": ("flatten(flatten({0}))", "flatten({0})", "{0}"),
     "seconds_of": ("date_part('microsecond', {0}) / 1000000",),
     "substring_from": ("substring({0}, CASE {1} WHEN 0 THEN 1 ELSE {1} END, {2})",),

@@ -36,6 +36,7 @@ _RISINGWAVE = {
     "FORMAT": "printf(…)",
     **{f"{name}/2": f"nanvl({name.lower()}(…), NULL)" for name in ("REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2", "CORR")},
     "STRING_TO_ARRAY": "text_to_list(…)",
+    **{name: f"{name.lower()}(shown_text(…), shown_text(…))" for name in ("CONCAT", "CONCAT_WS")},
     **{f"{name}/{n}": "substring_within(…)" for name in ("SUBSTR", "SUBSTRING") for n in (2, 3)},
 }
 
@@ -111,5 +112,5 @@ BEHIND = {"TUMBLING": "TUMBLE({time}, {0})", "HOPPING": "HOP({time}, {1}, {0})",
 CASTS = {"STRING": "iso_text", "VARCHAR": "iso_text", "DATE": "iso_date", "TIMESTAMP": "iso_timestamp"}
 """What casts to a type are in ksqlDB, where they read and write times as ISO 8601 does, and parts of them."""
 
-CLAUSES = ("WINDOW", "WHERE", "GROUP", "PARTITION", "HAVING", "EMIT", "LIMIT")
+CLAUSES = ("WINDOW", "WHERE", "GROUP", "HAVING", "LIMIT")
 """What stands behind FROM in ksqlDB."""

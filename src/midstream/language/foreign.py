@@ -10,6 +10,7 @@ ever.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -28,6 +29,10 @@ from midstream.language.nodes import Node, flatten
 from midstream.language.text import CLOSING, OPENING, tokens_of
 
 DIALECTS = ("spark", "flink", "risingwave", "ksqldb")
+
+WATERMARK = re.compile(
+    r"\bWATERMARK\s+FOR\s+`?(\w+)`?(?:\s+AS\s+`?\w+`?\s*-\s*INTERVAL\s+'?(\w+)'?\s+(\w+))?", re.IGNORECASE
+)
 
 NAMES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.DOT, TokenType.COMMA)
 
@@ -58,16 +63,13 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
 
 def _require_no_watermark(text: str) -> None:
     """Refuses `WATERMARK FOR ts AS ts - INTERVAL '5' SECOND`, and says where that is said."""
-    tokens = tokens_of(text)
-    for i, (token, following) in enumerate(zip(tokens, tokens[1:], strict=False)):
-        if (token.text.upper(), following.text.upper()) == ("WATERMARK", "FOR"):
-            rest = [other.text for other in tokens[i + 2 : i + 9]]
-            late = f"{rest[5]} {rest[6].lower()}" if rest[4:5] == ["INTERVAL"] and len(rest) > 6 else "0 seconds"
-            raise QueryError(
-                "WATERMARK FOR is said of a stream, not in a query",
-                detail="how late rows may come is known before any query reads them",
-                hint=f'declare the stream with time = "{rest[0] if rest else ""}" and lateness = "{late}"',
-            ).at(text, token.start)
+    if (said := WATERMARK.search(text)) is not None:
+        late = f"{said[2] or 0} {(said[3] or 'seconds').lower()}"
+        raise QueryError(
+            "WATERMARK FOR is said of a stream, not in a query",
+            detail="how late rows may come is known before any query reads them",
+            hint=f'declare the stream with time = "{said[1]}" and lateness = "{late}"',
+        ).at(text, said.start())
 
 
 def _arrival(text: str, times: Mapping[str, str]) -> Iterator[Edit]:

@@ -7,18 +7,23 @@ null among their keys are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.foreign_functions import BEHIND, CLAUSES
 from midstream.errors import QueryError
-from midstream.language.foreign_tokens import Edit, beside, text_of
+from midstream.language.foreign_tokens import Edit, beside, keys_of, text_of
 from midstream.language.grammar import NAMES, NOTHING
 from midstream.language.source_grammar import NOT_AN_ALIAS
 from midstream.language.text import tokens_of
+
+LAST_CONDITION = re.compile(
+    r".*\bON\s+(.*?)\s*=\s*(.*?)\s*(?:\bWHERE\b.*|\bGROUP\s+BY\b.*)?$", re.IGNORECASE | re.DOTALL
+)
 
 COMPARED = {TokenType[name] for name in ("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "LIKE", "IN", "BETWEEN")}
 
@@ -53,11 +58,8 @@ def of_ksqldb(text: str, times: Mapping[str, str], keys: Mapping[str, str]) -> I
         yield from _versions(level, words, reads, keys)
     yield from _false_of_nulls(tokens, level)
     instants = yield from _window(text, tokens, level, reads, clauses)
-    yield from _without_nulls(text, tokens, clauses, instants)
-    yield from _row_keys(text, level, words, clauses)
-    for begin, word in clauses:
-        if word in ("PARTITION", "EMIT"):
-            yield Edit(begin, next(end for end, _ in clauses if end > begin), "")
+    yield from _without_nulls(text, tokens, keys_of(level), {word: begin for begin, word in clauses}, instants)
+    yield from _row_keys(text, level)
     for i, token in enumerate(tokens):
         before, after = tokens[i - 1] if i else NOTHING, [*tokens, NOTHING][i + 1]
         if token.token_type == TokenType.PLUS and TokenType.STRING in (before.token_type, after.token_type):
@@ -111,41 +113,28 @@ def _versions(
 
 
 def _without_nulls(
-    text: str, tokens: Sequence[Token], clauses: Sequence[tuple[int, str]], instants: Collection[str]
+    text: str, tokens: Sequence[Token], keys: Sequence[Token], begins: Mapping[str, int], instants: Collection[str]
 ) -> Iterator[Edit]:
     """Rows with a null among the keys of GROUP BY left out."""
-    places = {word: (begin, end) for (begin, word), (end, _) in pairwise(clauses)}
-    if "GROUP" not in places:
-        return
-    group, end = places["GROUP"]
-    level = beside(tokens, next(token.start for token in tokens if token.start > group + len("GROUP")))
-    keys = [token for token in level if group + len("GROUP") < token.start < end][1:]
     if len(keys) == 2 and keys[0].token_type == TokenType.L_PAREN:
         keys = beside(tokens, tokens[tokens.index(keys[0]) + 1].start)
     parts = [list(part) for comma, part in groupby(keys, lambda t: t.token_type == TokenType.COMMA) if not comma]
     told = [text_of(text, part) for part in parts if part[-1].text.upper() not in instants]
     there = " AND ".join(f"({key}) IS NOT NULL" for key in told)
-    if there and "WHERE" in places:
-        begin, behind = places["WHERE"]
-        yield Edit(begin + len("WHERE"), begin + len("WHERE"), f" {there} AND (")
-        yield Edit(behind, behind, ") ")
+    if there and "WHERE" in begins:
+        yield Edit(begins["WHERE"], begins["WHERE"] + len("WHERE"), f"WHERE {there} AND (")
+        yield Edit(begins["GROUP"], begins["GROUP"], ") ")
     elif there:
-        yield Edit(group, group, f"WHERE {there} ")
+        yield Edit(begins["GROUP"], begins["GROUP"], f"WHERE {there} ")
 
 
-def _row_keys(
-    text: str, level: Sequence[Token], words: Sequence[str], clauses: Sequence[tuple[int, str]]
-) -> Iterator[Edit]:
+def _row_keys(text: str, level: Sequence[Token]) -> Iterator[Edit]:
     """`ROWKEY` of a join: what its sides are equal in, of the one that is there."""
-    on = max((i for i, word in enumerate(words) if word == "ON"), default=None)
-    if on is not None and "ROWKEY" in words:
-        end = next((begin for begin, _ in clauses if begin > level[on].start), len(text))
-        equal = next((t for t in level[on:] if t.token_type == TokenType.EQ and t.start < end), NOTHING)
-        sides = f"coalesce({text[level[on].end + 1 : equal.start].strip()}, {text[equal.end + 1 : end].strip()})"
-        for before, token, after in zip(level, level[1:], level[2:], strict=False):
-            if token.text.upper() == "ROWKEY" and before.token_type != TokenType.DOT:
-                named = "" if after.token_type == TokenType.ALIAS else " AS ROWKEY"
-                yield Edit(token.start, token.end + 1, f"{sides}{named}")
+    equal = LAST_CONDITION.search(text)
+    for before, token, after in zip(level, level[1:], level[2:], strict=False) if equal else ():
+        if token.text.upper() == "ROWKEY" and before.token_type != TokenType.DOT:
+            named = "" if after.token_type == TokenType.ALIAS else " AS ROWKEY"
+            yield Edit(token.start, token.end + 1, f"coalesce({equal[1]}, {equal[2]}){named}")
 
 
 def _window(

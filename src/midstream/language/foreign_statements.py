@@ -23,6 +23,11 @@ MADE = re.compile(
 )
 """What stands before a query whose rows go somewhere."""
 
+PLACED = re.compile(
+    r"\s+PARTITION\s+BY\b.*?(?=\s+EMIT\b|\s+LIMIT\b|\s*$)|\s+EMIT\s+(?:CHANGES|FINAL)\b", re.IGNORECASE | re.DOTALL
+)
+"""What ksqlDB says behind a query of where its rows go, and when."""
+
 KEYED = re.compile(r"CREATE\s.*?TABLE\s+(\w+)\s*\(.*?(\w+)\s+\w+\s+PRIMARY\s+KEY", re.IGNORECASE | re.DOTALL)
 
 
@@ -36,8 +41,10 @@ def one_query(text: str, dialect: str, times: Mapping[str, str]) -> str:
             macros += f"{statement}; "
         elif made is not None or (word and word[0] not in ("CREATE", "SET", "DROP")):
             query = statement[made.end() :] if made else statement
-            change = of_ksqldb(query, times, keys) if dialect == "ksqldb" else ()
-            queries[made[1] if made else ""].append(edited(query, list(change)))
+            if dialect == "ksqldb":
+                query = PLACED.sub("", query)
+                query = edited(query, list(of_ksqldb(query, times, keys)))
+            queries[made[1] if made else ""].append(query)
         elif (keyed := KEYED.match(statement)) is not None:
             keys[keyed[1].casefold()] = keyed[2]
     *before, (_, last) = [(name, " UNION ALL ".join(parts)) for name, parts in queries.items()] or [("", text)]

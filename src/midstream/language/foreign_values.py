@@ -77,6 +77,15 @@ def similar(text: str) -> Iterator[Edit]:
             yield Edit(token.start, after.end + 1, "MATCHES_SQL")
 
 
+def of_lists(text: str) -> Iterator[Edit]:
+    """`aggregate:f(x)`: a function of the list of all values."""
+    for word, colon, name in zip(*(tokens_of(text)[i:] for i in range(3)), strict=False):
+        if (word.text.upper(), colon.text) == ("AGGREGATE", ":"):
+            call = next(one for one in calls(text, (name.text.upper(),)) if one.start == name.start)
+            yield Edit(word.start, call.arguments[0][0].start, f"{name.text}(array_agg(")
+            yield Edit(call.end, call.end, ")")
+
+
 def seconds(text: str) -> Iterator[Edit]:
     """`EXTRACT(SECOND FROM t)`, which has a fraction."""
     for call in calls(text, ("EXTRACT",)):
@@ -172,7 +181,7 @@ def nulls_placed(text: str, dialect: str, times: frozenset[str]) -> Iterator[Edi
 READ_FIRST = {
     "spark": (spark_constants, backslashes, seconds, spark_places),
     "flink": (backslashes, similar),
-    "risingwave": (backslashes, seconds, similar),
+    "risingwave": (backslashes, seconds, similar, of_lists),
     "ksqldb": (iso_casts,),
 }
 """By dialect, what is changed before all else, so that the text can be read."""
