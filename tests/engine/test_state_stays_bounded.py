@@ -17,17 +17,21 @@ from midstream.optimizer.plans import plan_query
 
 WINDOW, RATE = 100, 2
 BATCH = 10
+FEW, MANY = 5, 300
 SEQUENCES = {"sequence", "choosy sequence", "row before", "as-of join"}
 """They tidy up now and then; their own tests say what they keep."""
-LEFT_OUT = SEQUENCES | {"rstream", "theta join", "row window", "partitioned row window"}
+COUNTING = {"row window", "partitioned row window", "batches of rows", "pattern", "over a stream"}
+"""What they keep is by partition, and its validity tells nothing of it."""
+LEFT_OUT = SEQUENCES | COUNTING | {"rstream", "theta join"}
 
 
-def streams(windows: int) -> dict[str, pa.Table]:
+def streams(windows: int, keys: int) -> dict[str, pa.Table]:
     """Rows at a steady rate, with keys that come again."""
     rows = windows * WINDOW * RATE
     times = [i // RATE for i in range(rows)]
-    keys = [str(i * 7919 % 300) for i in range(rows)]
-    return {name: pa.table({"ts": times, "k": keys, "v": list(range(rows))}) for name in "ABC"}
+    texts = [str(i * 7919 % keys) for i in range(rows)]
+    values = list(range(rows)) if keys == MANY else [i * 7 % 13 for i in range(rows)]
+    return {name: pa.table({"ts": times, "k": texts, "v": values}) for name in "ABC"}
 
 
 def widened(query: str) -> str:
@@ -40,9 +44,9 @@ def widened(query: str) -> str:
     )
 
 
-def sizes(kind: Kind, windows: int) -> Iterator[tuple[SortedState, int, int]]:
+def sizes(kind: Kind, windows: int, keys: int = MANY) -> Iterator[tuple[SortedState, int, int]]:
     """Every state after every batch: how many of its rows are stored, and how many are alive."""
-    inputs = streams(windows)
+    inputs = streams(windows, keys)
     relation, catalog = driving.question(widened(kind.query), inputs)
     query = LiveQuery(plan_query(relation, kind.plan), catalog.functions)
     rows = {name: driving.one_batch(inputs[name]) for name in sorted(query.streams)}
@@ -66,3 +70,9 @@ def test_states_hold_what_is_alive_and_little_more(name: str) -> None:
     most_alive = max(alive for _, alive in short)
     assert max(alive for _, alive in long) <= most_alive * 1.05 + BATCH
     assert max(stored for stored, _ in long) <= 2.5 * most_alive + 4 * BATCH
+
+
+@pytest.mark.parametrize("name", sorted(COUNTING))
+def test_what_is_kept_by_partition_does_not_grow_with_time(name: str) -> None:
+    short, long = (max(stored for _, stored, _ in sizes(KINDS[name], windows, FEW)) for windows in (3, 6))
+    assert BATCH < long <= short * 1.05 + BATCH
