@@ -130,8 +130,9 @@ def _without_nulls(
 
 def _row_keys(text: str, level: Sequence[Token]) -> Iterator[Edit]:
     """`ROWKEY` of a join: what its sides are equal in, of the one that is there."""
-    equal = LAST_CONDITION.search(text)
-    for before, token, after in zip(level, level[1:], level[2:], strict=False) if equal else ():
+    if (equal := LAST_CONDITION.search(text)) is None:
+        return
+    for before, token, after in zip(level, level[1:], level[2:], strict=False):
         if token.text.upper() == "ROWKEY" and before.token_type != TokenType.DOT:
             named = "" if after.token_type == TokenType.ALIAS else " AS ROWKEY"
             yield Edit(token.start, token.end + 1, f"coalesce({equal[1]}, {equal[2]}){named}")
