@@ -103,7 +103,7 @@ def test_slots_that_migrate_are_not_copied_meanwhile(tmp_path):
         session.push({name: rows[name][0] for name in "ABC"})
         session.queries["q"].migrate(NEW, "genmig", slots=[1])
         session.push({name: rows[name][1] for name in "ABC"})
-        with pytest.raises(ms.MigrationError, match="migrating already in some slots"):
+        with pytest.raises(ms.MigrationError, match="migrating already in slot 1, to"):
             session.queries["q"].migrate(NEW, "genmig", slots=[0], verify=20)
 
 

@@ -25,7 +25,7 @@ from midstream.checkpoint.format import (
     unseal,
 )
 from midstream.checkpoint.names import query_of
-from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.packs import SegmentEntry, Stored, entries_in
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import Asked, DoubledMove, Outputs, QueryAccount, Settings, Slots, Streams
 from midstream.codec import read, written
@@ -38,7 +38,7 @@ KIND = "manifest"
 BY_QUERY = ("queries", "accounts", "advanced_to", "released", "segments", "migration")
 """What a manifest has by query."""
 
-Segments = Mapping[str, Mapping[int, Mapping[int, Sequence[SegmentEntry]]]]
+Segments = Mapping[str, Stored]
 """Segments by query, stage and slot."""
 
 
@@ -136,10 +136,7 @@ class Manifest:
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments of all queries."""
-        for stages in self.segments.values():
-            for slots in stages.values():
-                for entries in slots.values():
-                    yield from entries
+        return (entry for stored in self.segments.values() for entry in entries_in(stored))
 
     def slot(self, query: str, stage: int, slot: int) -> Sequence[SegmentEntry]:
         """The segments of one slot."""

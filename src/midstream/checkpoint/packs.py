@@ -149,6 +149,21 @@ NUMBERS = tuple(f.name for f in fields(SegmentEntry) if f.type == "int")
 _numbers = attrgetter(*NUMBERS)
 
 
+Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
+"""Segments by stage, or fragment, and slot."""
+
+
+def entries_in(stored: Stored) -> Iterator[SegmentEntry]:
+    """All segments in all slots."""
+    return (entry for slots in stored.values() for entries in slots.values() for entry in entries)
+
+
+def within(entries: Iterable[SegmentEntry], hash_from: int, hash_to: int) -> list[SegmentEntry]:
+    """The parts of segments with hashes in a range, of those that reach into it."""
+    parts = (entry.part(hash_from, hash_to) for entry in entries)
+    return [part for part in parts if part.hash_from < part.hash_to]
+
+
 def joined(entries: Iterable[SegmentEntry]) -> list[SegmentEntry]:
     """Replaces parts of a stored segment that lie side by side by one entry, as when groups come back to a slot.
 

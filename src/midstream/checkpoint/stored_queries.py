@@ -10,6 +10,7 @@ from midstream.adaptation.plan_changes import PlanMemory
 from midstream.checkpoint.inspect import stored_states, tick
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import REHEARSED, query_of
+from midstream.checkpoint.packs import entries_in
 from midstream.checkpoint.stored import (
     VERIFYING,
     Knowledge,
@@ -52,7 +53,7 @@ def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
     places: dict[str, dict[str, int]] = {}
     for part, stages in manifest.segments.items():
         held = places.setdefault(query_of(part), {})
-        held.update({e.place: e.rows for slots in stages.values() for entries in slots.values() for e in entries})
+        held.update({entry.place: entry.rows for entry in entries_in(stages)})
     own = places.pop(query, {})
     common = {name: sum(rows for place, rows in held.items() if place in own) for name, held in sorted(places.items())}
     return {name: rows for name, rows in common.items() if rows}

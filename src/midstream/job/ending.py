@@ -54,7 +54,7 @@ def _waits(job: Job, before: Manifest) -> bool:
         reached_behind_old(before, query, query.reached(before.streams.registers))
         > before.advanced_to.get(name, BEGINNING)
         for name, query in at_work.items()
-        if query.migrates or any(own.waits for own in (query, *query.local.values()))
+        if query.migrates or any(own.waits for own in query.plans)
     )
 
 

@@ -17,15 +17,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from midstream.checkpoint.names import lane_name, query_of
-from midstream.checkpoint.packs import SegmentEntry, joined
+from midstream.checkpoint.packs import SegmentEntry, Stored, joined
 from midstream.checkpoint.records import DoubledMove
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.lanes import COMING, ELSEWHERE, EVER, KEPT, LEAVING, STAYING, TARGET, Lane, Region
 from midstream.migration.legality import keeps_intervals
 from midstream.migration.marks import with_output_mark
-
-Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
-"""The segments of a lane: by fragment and slot."""
 
 Filled = dict[int, dict[int, list[SegmentEntry]]]
 
@@ -72,7 +69,7 @@ class Dealing:
             ]
         if len(found) == 1:
             return [RunningLane(query.name, found[0][1])]
-        whole = all(keeps_intervals(p.plan.physical) for _, own, _ in plans for p in (own, *own.local.values()))
+        whole = all(keeps_intervals(p.plan.physical) for _, own, _ in plans for p in own.plans)
         return [
             RunningLane(lane_name(query.name, n), own, replace(lane, region=replace(lane.region, whole=whole)))
             for n, own, lane in found

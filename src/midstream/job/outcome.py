@@ -12,6 +12,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import query_of, replaced_name
+from midstream.checkpoint.packs import Stored
 from midstream.checkpoint.records import (
     Asked,
     Outputs,
@@ -25,7 +26,7 @@ from midstream.checkpoint.records import (
 )
 from midstream.distribution.fragments import ARRIVAL, Routing, SpreadGroup, key_classes
 from midstream.job.batch import TICKS, Batch, entry_of
-from midstream.job.lanes import Filled, Stored, by_target, lane_numbers, with_lanes
+from midstream.job.lanes import Filled, by_target, lane_numbers, with_lanes
 from midstream.job.outputs.progress import reads_of, silences, unexpected, waits
 from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
 from midstream.job.queries.plan_graph import plans_of

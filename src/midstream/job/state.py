@@ -16,6 +16,7 @@ from midstream.adaptation.policy import Mode, Policy, mode_of, policy_of
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.packs import entries_in
 from midstream.checkpoint.records import Settings
 from midstream.distribution.fragments import ARRIVAL, Route, Routing
 from midstream.distribution.move_legality import AUTO, DOUBLED, MSLB
@@ -338,7 +339,7 @@ class JobState:
         aliases = {source.stream.alias: source.stream.name for source in query.sources}
         lanes = by_own_plan(lane_numbers(self.manifest.segments, query.name)).values()
         ends: dict[str, int] = {}
-        for entry in (e for stages in lanes for slots in stages.values() for own in slots.values() for e in own):
+        for entry in (entry for stored in lanes for entry in entries_in(stored)):
             ends[entry.state] = max(ends.get(entry.state, BEGINNING), entry.latest_to)
         return Situation(
             query.sources,

@@ -9,6 +9,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import moment
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name, query_of
+from midstream.checkpoint.packs import entries_in
 from midstream.checkpoint.stored_queries import shared_with
 from midstream.job.events import SettingsChanged
 from midstream.job.job import Job
@@ -77,7 +78,7 @@ def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:
     for part, stages in manifest.segments.items():
         if query_of(part) != query:
             continue
-        for entry in (e for slots in stages.values() for entries in slots.values() for e in entries):
+        for entry in entries_in(stages):
             state = found.setdefault(entry.state, {"rows": 0, "bytes": 0})
             state["rows"] += entry.rows
             state["bytes"] += entry.bytes

@@ -32,6 +32,7 @@ from midstream.checkpoint.commands import (
     StopJob,
     SwitchQuery,
 )
+from midstream.checkpoint.packs import entries_in
 from midstream.checkpoint.stored_slots import moving_groups
 from midstream.distribution.fragments import ARRIVAL, Routing
 from midstream.distribution.move_legality import protocol_named
@@ -42,6 +43,7 @@ from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import CostsCorrected, MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now, watched
+from midstream.job.plans.local_plans import require_still
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import Beginning, RunningQuery
@@ -204,11 +206,7 @@ def _between(job: Job, query: RunningQuery, target: RunningQuery) -> Record:
 
 def _towards(job: Job, query: RunningQuery, plan: Plan) -> tuple[RunningQuery, Situation]:
     """The query with another plan, and what is known of the way to it."""
-    if query.migration is not None:
-        raise MigrationError(
-            f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
-            hint="wait for the end of that migration, or cancel it",
-        )
+    require_still(query)
     target = job.state.target(query, plan)
     require_both(job.manifest, query, target)
     known = replace(job.state.situation(query), old=query.plan, new=plan, functions=query.functions)
@@ -261,8 +259,7 @@ def _add(job: Job, command: AddQuery, catalog: Catalog) -> Record:
 
 def _drop(job: Job, query: RunningQuery) -> Record:
     manifest = job.manifest
-    stages: Mapping[int, Any] = {} if manifest is None else manifest.segments.get(query.name, {})
-    held = [entry for slots in stages.values() for entries in slots.values() for entry in entries]
+    held = [] if manifest is None else list(entries_in(manifest.segments.get(query.name, {})))
     results = 0 if manifest is None else manifest.account(query.name).results
     return {
         "query": query.name,

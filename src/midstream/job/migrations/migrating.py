@@ -12,7 +12,7 @@ from midstream.checkpoint.names import copy_name
 from midstream.errors import MigrationError
 from midstream.job.migrations.copies import with_copy
 from midstream.job.migrations.verifying import Verification, is_full
-from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
+from midstream.job.plans.local_plans import require_seen, require_slots_of, require_still
 from midstream.job.plans.migration_choice import decide, is_within, legal_strategy, require_cancellable
 from midstream.job.queries.replacing import name_of_old, with_name_free
 from midstream.job.queries.running_query import Beginning, MigrationUnderWay, RunningQuery
@@ -57,11 +57,7 @@ class MigrationAsked(Event):
 
 
 def _require_not_migrating(state: JobState, query: RunningQuery) -> None:
-    if query.migration is not None:
-        raise MigrationError(
-            f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
-            hint="wait for the end of that migration",
-        )
+    require_still(query)
     known = state.verifications.by_query.get(query.name)
     if known is not None and not known.passed:
         state.verifications.require_rest(query.name)
@@ -71,11 +67,8 @@ def _begin_with_copy(state: JobState, query: RunningQuery, asked: MigrationAsked
     """Starts a migration of a copy of a query, which is compared with the query."""
     name, copy, before = query.name, copy_name(query.name), state.manifest
     _require_not_migrating(state, query)
-    if query.migrates:
-        raise MigrationError(
-            f"query {name} is migrating already in some slots, to {migrating_to(query)}",
-            hint="wait for the end of that migration",
-        )
+    for slot, own in query.local.items():
+        require_still(own, slot)
     since = BEGINNING if before is None else before.released.get(name, BEGINNING)
     wanted = Verification(
         asked.target.plan.text, asked.strategy, asked.trigger, asked.part, since, since, Stretch(verify)

@@ -60,6 +60,16 @@ def migrating_to(query: RunningQuery) -> str | None:
     return plans_text(going) if going else None
 
 
+def require_still(query: RunningQuery, slot: int | None = None) -> None:
+    """Raises a MigrationError if a query, here by the plan of a slot, goes over to another plan already."""
+    if query.migration is not None:
+        where = "" if slot is None else f" in slot {slot}"
+        raise MigrationError(
+            f"query {query.name} is migrating already{where}, to {query.migration.target.plan.text}",
+            hint="wait for the end of that migration, or cancel it",
+        )
+
+
 def explained(query: RunningQuery, slots: int) -> str:
     """Every plan that runs, in fragments, with its slots."""
     by_plan: dict[str, tuple[RunningQuery, list[int]]] = {}
@@ -124,18 +134,10 @@ def require_slots_of(query: RunningQuery, target: RunningQuery, wanted: Sequence
             detail=f"the slots are 0 to {slots - 1}",
             hint="leave slots out to migrate in all of them",
         )
-    if query.migration is not None:
-        raise MigrationError(
-            f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
-            hint="wait for the end of that migration",
-        )
+    require_still(query)
     for slot in wanted:
         own = query.in_slot(slot)
-        if own.migration is not None:
-            raise MigrationError(
-                f"query {query.name} is migrating already in slot {slot}, to {own.migration.target.plan.text}",
-                hint="wait for the end of that migration",
-            )
+        require_still(own, slot)
         if not fit_tasks(own, target):
             raise MigrationError(
                 f"query {query.name} cannot run by different plans in its slots: its plans have different stages, "

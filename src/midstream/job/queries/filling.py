@@ -10,13 +10,13 @@ still has are read again, some at a time (`backfill.py`), and are then among tho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from zlib import crc32
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
+from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry, entries_in, within
 from midstream.checkpoint.query_windows import BySlot, FilledPortion, WindowFilling
 from midstream.checkpoint.records import Slots
 from midstream.distribution.balancing import MEMORY
@@ -146,7 +146,7 @@ def parted(kept: Kept, rows: int | None) -> tuple[Ranges, Ranges]:
     Of each slot the same share comes, from one fragment and one segment after the other, the newest first: few are
     opened for each batch.
     """
-    total = sum(entry.rows for entry in _entries(kept))
+    total = sum(entry.rows for entry in entries_in(kept))
     if rows is None or total <= rows:
         return _within(kept, 0, ALL_HASHES), {}
     sending: Ranges = {}
@@ -184,11 +184,6 @@ def _within(kept: Kept, since: int, until: int) -> Ranges:
     found: Ranges = {}
     for number, slots in kept.items():
         for slot, entries in slots.items():
-            parts = [e.part(since, until) for e in entries if e.hash_from < until and since < e.hash_to]
-            if parts:
+            if parts := within(entries, since, until):
                 found.setdefault(number, {})[slot] = parts
     return found
-
-
-def _entries(kept: Kept) -> Iterator[SegmentEntry]:
-    return (entry for slots in kept.values() for entries in slots.values() for entry in entries)

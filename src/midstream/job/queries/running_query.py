@@ -232,9 +232,14 @@ class RunningQuery:
         return (*mine, *(source for own in self.local.values() for source in own.sources_read))
 
     @property
+    def plans(self) -> tuple[RunningQuery, ...]:
+        """The query by its own plan, and by those that slots have of their own."""
+        return self, *self.local.values()
+
+    @property
     def migrates(self) -> bool:
         """Whether it goes over to another plan, in any slot."""
-        return self.migration is not None or any(own.migration is not None for own in self.local.values())
+        return any(own.migration is not None for own in self.plans)
 
     def called(self, name: str) -> RunningQuery:
         """The query under another name, by all its plans: also those that it goes over to."""

@@ -22,12 +22,12 @@ from __future__ import annotations
 import json
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.packs import StateKey, joined
+from midstream.checkpoint.packs import StateKey, Stored, joined, within
 from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.fragments import Routing
 from midstream.distribution.move_legality import DOUBLED, PTLB
 from midstream.errors import MigrationError
-from midstream.job.lanes import Filled, Stored
+from midstream.job.lanes import Filled
 from midstream.job.plans.migration_choice import fit_tasks
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
@@ -49,7 +49,7 @@ def holds_up(protocol: str, query: RunningQuery) -> str:
         return f"query {query.name} migrates between plans that lie in different slots" if waits else ""
     if query.migrates and len(query.staged.fragments) > 1:
         return f"query {query.name} migrates, and its plan has several stages"
-    if any(not _same_form(own, own.migration.target) for own in _plans(query) if own.migration is not None):
+    if any(not _same_form(own, own.migration.target) for own in query.plans if own.migration is not None):
         return f"query {query.name} migrates between plans of which one keeps the intervals of rows"
     if protocol == PTLB and in_tasks(query):
         return f"query {query.name} migrates, and its states have no place for marks"
@@ -92,10 +92,6 @@ def require_both(manifest: Manifest | None, query: RunningQuery, target: Running
         )
 
 
-def _plans(query: RunningQuery) -> list[RunningQuery]:
-    return [query, *query.local.values()]
-
-
 def _same_form(query: RunningQuery, target: RunningQuery) -> bool:
     """Whether results of both plans are cut at the split time in one way: whole, or not."""
     return keeps_intervals(query.plan.physical) == keeps_intervals(target.plan.physical)
@@ -103,7 +99,7 @@ def _same_form(query: RunningQuery, target: RunningQuery) -> bool:
 
 def in_tasks(query: RunningQuery) -> bool:
     """Whether a migration inside tasks has begun, in any slot."""
-    migrations = (own.migration for own in (query, *query.local.values()))
+    migrations = (own.migration for own in query.plans)
     return any(m is not None and m.begun is not None and not m.apart for m in migrations)
 
 
@@ -125,9 +121,7 @@ def moved_by_name(query: RunningQuery, stored: Stored, old: Routing, new: Routin
             if len(ranges) > MOST_RANGES or any(e.rows and (e.state, e.key) not in losing[slot] for e in entries):
                 return None
             for target, hash_from, hash_to in ranges:
-                parts = (entry.part(hash_from, hash_to) for entry in entries)
-                named = [part for part in parts if part.hash_from < part.hash_to]
-                found.setdefault(number, {}).setdefault(target, []).extend(named)
+                found.setdefault(number, {}).setdefault(target, []).extend(within(entries, hash_from, hash_to))
     return {number: {slot: joined(entries) for slot, entries in slots.items()} for number, slots in found.items()}
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.packs import Stored, within
 from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.fragments import Routing
 from midstream.distribution.move_legality import (
@@ -35,7 +36,6 @@ from midstream.job.lanes import (
     BY_GROUPS,
     WHOLE,
     Filled,
-    Stored,
     in_new_slots,
     in_old_slots,
     lane_numbers,
@@ -218,16 +218,13 @@ def _parted(query: RunningQuery, stored: Stored, old: Routing, new: Routing) -> 
             if len(ranges) > MOST_RANGES or any(e.rows and (e.state, e.key) not in known for e in entries):
                 return None
             for which, hash_from, hash_to in ranges or [(0, 0, 2**64)]:
-                parts = (entry.part(hash_from, hash_to) for entry in entries)
-                named = [part for part in parts if part.hash_from < part.hash_to]
-                found[which].setdefault(number, {}).setdefault(slot, []).extend(named)
+                found[which].setdefault(number, {}).setdefault(slot, []).extend(within(entries, hash_from, hash_to))
     return found
 
 
 def _plans(query: RunningQuery) -> list[RunningQuery]:
     """The query by every plan that some slot runs or goes over to."""
-    running = [query, *query.local.values()]
-    return [*running, *(own.migration.target for own in running if own.migration is not None)]
+    return [*query.plans, *(own.migration.target for own in query.plans if own.migration is not None)]
 
 
 def _remembers(query: RunningQuery) -> bool:

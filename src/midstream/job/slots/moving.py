@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 
-from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.packs import SegmentEntry, Stored, entries_in
 from midstream.distribution.fragments import Routing
 from midstream.distribution.moves import Address, FragmentFill, Shipment, plan_move, plan_move_within
-from midstream.job.lanes import Filled, Stored, together
+from midstream.job.lanes import Filled, together
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.segment_reuse import SegmentReuse, reuse_of
 from midstream.job.task.exchange import Layout
@@ -69,9 +70,8 @@ class PlanMove:
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments that were there before, whole or in the parts that new slots name."""
-        stored = (entries for slots in self.stored.values() for entries in slots.values())
-        named = (entries for reused in self.reused.values() for entries in reused.kept.values())
-        return (entry for entries in (*stored, *named) for entry in entries)
+        named = (entry for reused in self.reused.values() for entries in reused.kept.values() for entry in entries)
+        return chain(entries_in(self.stored), named)
 
     def shipments(self) -> Iterator[Shipment]:
         """All that new fragments ask for."""

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, replace
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name, query_of
-from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.packs import SegmentEntry, Stored, entries_in
 from midstream.distribution.fragments import ARRIVAL, Routing, class_received
 from midstream.distribution.moves import Shipment, plan_replay
-from midstream.job.lanes import Stored, by_target, lane_numbers, with_lanes
+from midstream.job.lanes import by_target, lane_numbers, with_lanes
 from midstream.job.queries.filling import Pace, Ranges, parted
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import PlanMove
@@ -196,7 +196,7 @@ class Replay(PlanMove):
     @property
     def in_place(self) -> bool:
         """Whether there is nothing to send."""
-        return not any(entries for slots in self.sending.values() for entries in slots.values())
+        return not any(True for _ in entries_in(self.sending))
 
 
 def replays(queries: Mapping[str, RunningQuery], before: Manifest, pace: Pace) -> dict[str, Replay]:

@@ -9,11 +9,12 @@ from typing import Any
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name, query_of
+from midstream.checkpoint.packs import Stored
 from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.fragments import Routing, in_words, key_classes
 from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
-from midstream.job.lanes import Filled, Stored, by_own_plan, lane_numbers, plan_lanes, with_lanes
+from midstream.job.lanes import Filled, by_own_plan, lane_numbers, plan_lanes, with_lanes
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import in_tasks, moved_by_name

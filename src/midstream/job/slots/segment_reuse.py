@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
-from midstream.checkpoint.packs import SegmentEntry, joined
+from midstream.checkpoint.packs import SegmentEntry, joined, within
 from midstream.distribution.fragments import Routing
 from midstream.distribution.moves import Shipment
 from midstream.job.task.exchange import bits_of
@@ -70,8 +70,8 @@ def reuse_of(
                 result.parted[slot] = [replace(e, state=shipment.name, key=shipment.key) for e in entries]
             continue
         for target, hash_from, hash_to in ranges:
-            parts = [e.part(hash_from, hash_to) for e in entries]
-            mine = [replace(e, state=shipment.name, key=shipment.key) for e in parts if e.hash_from < e.hash_to]
+            parts = within(entries, hash_from, hash_to)
+            mine = [replace(entry, state=shipment.name, key=shipment.key) for entry in parts]
             result.kept.setdefault(target, []).extend(mine)
     result.kept = {target: joined(mine) for target, mine in result.kept.items()}
     return result

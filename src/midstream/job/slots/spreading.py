@@ -17,7 +17,7 @@ from typing import Any
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import lane_name
-from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.packs import SegmentEntry, within
 from midstream.distribution.balancing import slot_loads
 from midstream.distribution.fragments import ARRIVAL, GroupName, Routing, SpreadGroup, key_classes
 from midstream.distribution.spread_groups import Kind, copied_leaves, copied_streams, kinds_of_states
@@ -289,10 +289,10 @@ def _at_home(places: Places, kinds: Kinds, group: SpreadGroup, before: Manifest)
     for slot in others:
         entries, found[slot] = found.get(slot, []), []
         for entry in entries:
-            found[slot] += [part for part in (entry.part(0, start), entry.part(end, 2**64)) if _some(part)]
-            inside = entry.part(start, end)
-            if _some(inside) and _kind_of(entry, kinds) == "spread":
-                found.setdefault(home, []).append(inside)
+            found[slot] += [*within([entry], 0, start), *within([entry], end, 2**64)]
+            inside = within([entry], start, end)
+            if inside and _kind_of(entry, kinds) == "spread":
+                found.setdefault(home, []).extend(inside)
     return {slot: entries for slot, entries in found.items() if entries}
 
 
@@ -300,9 +300,9 @@ def _copied(places: Places, kinds: Kinds, group: SpreadGroup, before: Manifest) 
     start, end = group.hashes(bits_of(len(before.slots.routing)))
     home, *others = group.slots
     found = {slot: list(entries) for slot, entries in places.items()}
-    parts = [e.part(start, end) for e in places.get(home, ()) if _kind_of(e, kinds) == "copied"]
+    parts = within((e for e in places.get(home, ()) if _kind_of(e, kinds) == "copied"), start, end)
     for slot in others:
-        found[slot] = [*found.get(slot, []), *filter(_some, parts)]
+        found[slot] = [*found.get(slot, []), *parts]
     return {slot: entries for slot, entries in found.items() if entries}
 
 
@@ -311,7 +311,3 @@ def _kind_of(entry: SegmentEntry, kinds: Kinds) -> Kind:
     if kind is None:
         raise InternalError(f"nothing says whether the state {entry.state} is spread over slots or copied")
     return kind
-
-
-def _some(entry: SegmentEntry) -> bool:
-    return entry.hash_from < entry.hash_to
