@@ -68,12 +68,12 @@ def test_time_columns_disorder_and_groups_are_found(data: Path):
     invoke("init", "data", "--out", "jobs/mine.toml")
     job = read_job(Path("jobs/mine.toml"))
     streams = {stream.name: stream for stream in job.streams}
-    assert {name: stream.time for name, stream in streams.items()} == {
+    assert {name: stream.settings.time for name, stream in streams.items()} == {
         "orders": "ts",
         "s_2_visits": "seen_at",
         "clicks": "time",
     }
-    assert streams["s_2_visits"].lateness == "60 seconds" and streams["orders"].lateness == 0
+    assert streams["s_2_visits"].settings.lateness == "60 seconds" and streams["orders"].settings.lateness == 0
     assert "GROUP BY kind" in next(query.cql for query in job.queries if query.name == "orders_counted")
     assert job.on == "local" and Path(job.checkpoint).resolve() == Path("jobs/mine.checkpoint").resolve()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from midstream.adaptation.policy import Policy, policy_of
 from midstream.connectors.registry import SINKS
 from midstream.errors import JobError, QueryError
 from midstream.interface.jobs.job_file import job_of, read_job
@@ -159,13 +160,14 @@ def test_options_of_a_source_go_to_spark_as_they_are(tmp_path):
 
 
 def test_adaptivity_is_said_for_the_job_or_for_a_query(tmp_path):
-    (query,) = job_of(described(), tmp_path).queries
-    assert query.adaptive.mode == "off"
-    (query,) = job_of(described(job__adaptivity="auto"), tmp_path).queries
-    assert query.adaptive.mode == "auto"
+    def policy(**said: object) -> Policy | None:
+        (query,) = job_of(described(**said), tmp_path).queries
+        return policy_of(query.options.adaptive)
+
+    assert policy() is None
+    assert policy(job__adaptivity="auto") == Policy("auto")
     own = {"mode": "suggest", "per_hour": 6, "margin": 2.5}
-    (query,) = job_of(described(job__adaptivity="auto", queries__q__adaptivity=own), tmp_path).queries
-    assert (query.adaptive.mode, query.adaptive.per_hour, query.adaptive.margin) == ("suggest", 6, 2.5)
+    assert policy(job__adaptivity="auto", queries__q__adaptivity=own) == Policy("suggest", per_hour=6, margin=2.5)
 
 
 def test_a_job_says_which_operator_runs_when():
@@ -177,7 +179,10 @@ def test_a_stream_says_whose_its_times_are_and_how_far_it_may_be_behind(tmp_path
     job = job_of(
         described(streams__A__skew="2 seconds", streams__B={"format": "rate", "timestamps": "internal"}), tmp_path
     )
-    assert [(s.timestamps, s.skew) for s in job.streams] == [("external", "2 seconds"), ("internal", None)]
+    assert [(s.settings.timestamps, s.settings.skew) for s in job.streams] == [
+        ("external", "2 seconds"),
+        ("internal", None),
+    ]
 
 
 def test_links_are_read_and_refused_by_their_place():

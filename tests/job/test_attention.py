@@ -145,7 +145,7 @@ def test_the_orders_are_the_same_in_whatever_order_their_files_were_written(orde
             path=str(folder),
             schema=stream.schema,
             options=stream.options,
-            lateness=stream.lateness,
+            lateness=stream.settings.lateness,
         )
     with session:
         for query in job.queries:

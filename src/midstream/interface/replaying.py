@@ -124,9 +124,11 @@ def _useful(
 ) -> tuple[list[Letter], dict[str, int]]:
     """The letters that their own job can use by now, and how many stay, by the reason."""
     chosen, kept = _of_the_stream(letters)
-    if entry.timestamps != "external" or not chosen:
+    if entry.settings.timestamps != "external" or not chosen:
         return chosen, kept
-    times = rows_of_texts([letter.row for letter in chosen], pa.schema([source.contents.schema.field(entry.time)]))
+    times = rows_of_texts(
+        [letter.row for letter in chosen], pa.schema([source.contents.schema.field(entry.settings.time)])
+    )
     ticks, valid = ticks_of(times.column(0), entry.name)
     valid = np.ones(len(ticks), bool) if valid is None else valid
     late = valid & (ticks < job.manifest.streams.registers.get(entry.name, BEGINNING))

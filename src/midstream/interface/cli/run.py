@@ -25,10 +25,6 @@ from midstream.interface.jobs.tracing import batch_tracer
 if TYPE_CHECKING:
     from midstream.interface.jobs.job_file import JobFile
 
-STREAM_OPTIONS = ("path", "options", "columns", "time", "lateness", "timestamps", "skew", "max_ahead", "site")
-QUERY_OPTIONS = ("plan", "emit_every", "adaptive", "on_error", "incomplete", "since", "backfill_rate")
-"""What sections of a job file say as a session takes it."""
-
 Tell = Callable[[Mapping[str, Any]], None]
 """What is told of each batch."""
 
@@ -239,7 +235,10 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
             stream.name,
             stream.format if stream.source is None else stream.source.made(),
             schema=stream.schema if stream.source is None else None,
-            **{name: getattr(stream, name) for name in STREAM_OPTIONS},
+            path=stream.path,
+            options=stream.options,
+            columns=stream.columns,
+            **vars(stream.settings),
         )
     if job.ticks:
         session.ticks()
@@ -247,8 +246,7 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
         if session.was_dropped(query.name, query.cql):
             note(f"query {query.name} was dropped from the job and stays so; midstream add brings it back")
             continue
-        said = {name: getattr(query, name) for name in QUERY_OPTIONS}
-        session.query(query.name, query.cql, replace=replace, **said)
+        session.query(query.name, query.cql, **{**vars(query.options), "replace": replace})
         if query.sink is not None:
             session.sink(query.name, query.sink.made(query.name))
     for name in session.restore_added():

@@ -141,22 +141,22 @@ class _Check:
             self._declare(stream, columns, place)
 
     def _declare(self, stream: StreamSection, columns: pa.Schema, place: str) -> None:
-        settings = StreamSettings(stream.time, timestamps=stream.timestamps)
+        settings = StreamSettings(stream.settings.time, timestamps=stream.settings.timestamps)
         with self.noting(f"{place}.time"):
             self.known[stream.name] = settings.declaration(stream.name, columns)
             self._durations(stream, place, self.known[stream.name])
 
     def _durations(self, stream: StreamSection, place: str, declared: StreamDeclaration | None = None) -> None:
         """Durations: whether they are any before the columns are known, then whether they suit the time column."""
-        for key, value in (("lateness", stream.lateness), ("skew", stream.skew), ("max_ahead", stream.max_ahead)):
-            at = f"{place}.{key}"
+        for key in ("lateness", "skew", "max_ahead"):
+            at, value = f"{place}.{key}", getattr(stream.settings, key)
             if value in (0, None, "clock", "any") or at in {mistake.place for mistake in self.mistakes}:
                 continue
             if declared is not None:
                 settings = {key: value}
                 self.note(
                     at,
-                    lambda settings=settings: StreamSettings(stream.time, **settings).declaration(  # type: ignore[misc]
+                    lambda settings=settings: StreamSettings(stream.settings.time, **settings).declaration(  # type: ignore[misc]
                         stream.name, declared.columns
                     ),
                     str(value),
@@ -240,15 +240,15 @@ class _Check:
         if (sink := query.sink) is not None:
             self.note(sink.place, lambda: self._require_sink(query.name, sink))
         relation = self._relation(query, place) if query.cql else None
-        every = query.emit_every
+        every, plan = query.options.emit_every, query.options.plan
         if relation is None:
             if isinstance(every, str) and not every.strip().isdigit():
                 self.note(f"{place}.emit_every", lambda: _interval(every), every)
             return
         if every is not None:
             self.note(f"{place}.emit_every", lambda: _positive(ticks(every, relation.domain), every), str(every))
-        if query.plan is not None:
-            self.note(f"{place}.plan", lambda: plan_query(relation, query.plan), query.plan)
+        if plan is not None:
+            self.note(f"{place}.plan", lambda: plan_query(relation, plan), str(plan))
 
     def _relation(self, query: QuerySection, place: str) -> Relation | None:
         try:

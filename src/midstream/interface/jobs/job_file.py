@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from midstream.adaptation.policy import Policy
-from midstream.algebra.declarations import Timestamps, UserFunction
-from midstream.cluster.options import Incomplete, SessionOptions
+from midstream.algebra.declarations import UserFunction
+from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.connectors.registry import Option
 from midstream.errors import JobError
+from midstream.inputs import StreamSettings
 from midstream.inputs.tables import TIME, table_view
 from midstream.interface.jobs.connectors import ConnectorSection, sink_in, source_in
 from midstream.interface.jobs.keys import FUNCTION_KEYS, JOB_KEYS, OFF, QUERY_KEYS, STREAM_KEYS, TABLE_KEYS, policy_in
 from midstream.interface.jobs.own_functions import function_of
 from midstream.interface.jobs.sections import MISSING, Mistake, Section
-from midstream.job.queries.faults import OnError
 from midstream.job.slots.sites import Sites, home_of, sites_of
 from midstream.language.foreign import to_cql
 from midstream.language.over_queries import with_queries
@@ -35,14 +35,9 @@ class StreamSection:
     format: str
     path: str | None = None
     schema: str | None = None
-    time: str = "ts"
-    lateness: str | int = 0
     columns: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    timestamps: Timestamps = "external"
-    skew: str | int | None = None
-    max_ahead: str | int = "clock"
-    site: str | None = None
+    settings: StreamSettings = StreamSettings()
     retained: str | None = None
     """The query that keeps its rows for others, and gives nothing."""
     source: ConnectorSection | None = None
@@ -53,18 +48,12 @@ class StreamSection:
 
 @dataclass(frozen=True, slots=True)
 class QuerySection:
-    """A query, the plan it starts with, and where its results go besides the results table."""
+    """A query, how it works, and where its results go besides the results table."""
 
     name: str
     cql: str
-    plan: str | None = None
-    emit_every: str | int | None = None
+    options: QueryOptions = QueryOptions()
     sink: ConnectorSection | None = None
-    adaptive: Policy = OFF
-    on_error: OnError | None = None
-    incomplete: Incomplete = "emit"
-    since: str | int = "now"
-    backfill_rate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +122,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
         *(_stream(stream, top, folder, sites) for stream in top.names("streams", needed=not tables)),
         *(_table(table, top, folder, sites) for table in tables),
     )
-    times, usual = {stream.name: stream.time for stream in streams}, _policy(job, OFF)
+    times, usual = {stream.name: stream.settings.time for stream in streams}, _policy(job, OFF)
     views = {stream.name: stream.view for stream in streams if stream.view is not None}
     queries = [_query(query, top, folder, usual, times) for query in top.names("queries", needed=False)]
     texts = {query.name: query.cql for query in queries}
@@ -201,8 +190,9 @@ def _table(name: str, top: Section, folder: Path, sites: Sites) -> StreamSection
     with entry.noting("key"):
         view = table_view(name, [key] if isinstance(key, str) else key, changes, op)
     stream = _read(name, entry, folder, sites)
-    usual = TIME if changes == "debezium" else stream.time
-    return replace(stream, view=view, time=entry.optional("time") or usual)
+    if changes == "debezium" and not entry.optional("time"):
+        stream = replace(stream, settings=replace(stream.settings, time=TIME))
+    return replace(stream, view=view)
 
 
 def _read(name: str, entry: Section, folder: Path, sites: Sites) -> StreamSection:
@@ -216,9 +206,10 @@ def _read(name: str, entry: Section, folder: Path, sites: Sites) -> StreamSectio
         None if path is None else _located(path, folder),
         columns=tuple(entry.optional("columns") or ()),
         options={key: str(value) for key, value in (entry.optional("options") or {}).items()},
+        settings=StreamSettings(**entry.given(*(each.name for each in fields(StreamSettings)))),
         retained=_retained(name, entry),
         source=_source(entry, folder),
-        **entry.given("schema", "time", "lateness", "timestamps", "skew", "max_ahead", "site"),
+        **entry.given("schema"),
     )
 
 
@@ -247,7 +238,7 @@ def _query(name: str, top: Section, folder: Path, usual: Policy, times: Mapping[
         with entry.noting("cql"):
             cql = to_cql(cql, dialect, times)
     said = entry.given("plan", "emit_every", "on_error", "incomplete", "since", "backfill_rate")
-    return QuerySection(name, cql, sink=_sink(entry, folder), adaptive=_policy(entry, usual), **said)
+    return QuerySection(name, cql, QueryOptions(adaptive=_policy(entry, usual), **said), _sink(entry, folder))
 
 
 def _sink(entry: Section, folder: Path) -> ConnectorSection | None:
