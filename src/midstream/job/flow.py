@@ -291,9 +291,7 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
         Asked([*earlier[-REMEMBERED:], *notes.requests], dict(state.texts)),
         None if state.wanted is None or state.wanted.deals_as(batch.slots.dealing) else state.wanted,
         counted(batch.before, notes.number),
-        decided.knowledge,
-        decided.slot_decisions,
-        decided.deciding,
+        decided,
         state.spread.seen(batch.slots.spread) if state.spread.groups else (),
         {name: query.merging for name, query in sorted({**state.queries, **batch.queries}.items()) if query.merging},
     )

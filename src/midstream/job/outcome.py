@@ -25,6 +25,7 @@ from midstream.checkpoint.records import (
     remembered,
 )
 from midstream.distribution.fragments import ARRIVAL, Routing, SpreadGroup, key_classes
+from midstream.job.actions import Decided
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.lanes import Filled, by_target, lane_numbers, with_lanes
 from midstream.job.outputs.progress import reads_of, silences, unexpected, waits
@@ -45,8 +46,7 @@ REMEMBERED = 100
 class Terms:
     """What the next manifest says besides what the batch did: the job's settings, and what was asked of it.
 
-    `numbers` are those of the source's batch and of our own; `knowledge` is what the adaptivity of queries knows.
-    `slot_decisions` are those about slots, None if nobody decides, and `deciding` is what the deciders remember.
+    `numbers` are those of the source's batch and of our own; `decided` is what those who watch queries and slots say.
     Several slots are to share the groups that are `spread`; queries that are `merging` are cut for that.
     """
 
@@ -54,9 +54,7 @@ class Terms:
     asked: Asked = field(default_factory=Asked)
     wanted: Routing | None = None
     numbers: Mapping[str, int] = field(default_factory=dict)
-    knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    slot_decisions: Sequence[Mapping[str, Any]] | None = None
-    deciding: Mapping[str, Any] = field(default_factory=dict)
+    decided: Decided = field(default_factory=Decided)
     spread: Sequence[SpreadGroup] = ()
     merging: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
@@ -196,7 +194,7 @@ class Outcome:
                 registers[silent.name] = max(registers.get(silent.name, BEGINNING), newest - silent.skew)
 
     def _slots(self, terms: Terms) -> Slots:
-        batch, before, moved = self.batch, self.before.slots, self.batch.changes.moved
+        batch, before, moved, decided = self.batch, self.before.slots, self.batch.changes.moved, terms.decided
         now = [0] * len(batch.slots.routing)
         for report in batch.reports:
             for group, count in report.traffic.groups.items():
@@ -207,8 +205,8 @@ class Outcome:
             loads=remembered(before.loads, now),
             wanted=terms.wanted,
             moves=[*before.moves, *([moved] if moved else [])][-REMEMBERED:],
-            decisions=terms.slot_decisions if terms.slot_decisions is not None else before.decisions,
-            deciding=terms.deciding if terms.slot_decisions is not None else before.deciding,
+            decisions=before.decisions if decided.slot_decisions is None else decided.slot_decisions,
+            deciding=before.deciding if decided.slot_decisions is None else decided.deciding,
             spread=terms.spread,
             shared=tuple(batch.slots.shared),
             merging=[name for name, classes in terms.merging.items() if ARRIVAL in classes],
@@ -241,7 +239,7 @@ class Outcome:
                 history=self._history(query),
                 graph=graphs[name],
                 sharing=sharing[name],
-                knowledge=terms.knowledge.get(name),
+                knowledge=terms.decided.knowledge.get(name),
                 set_aside=self._set_aside(name),
                 local_plans=local_after(self._after(query), self._migration_after) if query.local else {},
             )

@@ -26,7 +26,7 @@ from midstream.cluster.local.shared_parts import Owner, SharedPart, SharedParts,
 from midstream.cluster.local.shared_windows import inherit_windows, unify
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError
-from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
+from midstream.inputs import StreamSettings, table_of
 from midstream.job.gate import Turn
 from midstream.job.outputs.progress import Wait, is_worth_a_warning, silences, unexpected, wait_text, waits
 from midstream.job.task.ingest import DeadLetters, counted, warn_of
@@ -107,14 +107,10 @@ class EmbeddedSession(Session):
             raise InputError("streams of a session in memory live at no site", hint=ON_A_CHECKPOINT)
         known = source if columns is None else columns
         schema = known if isinstance(known, pa.Schema) else table_of(name, known).schema
-        plain = declare(name, schema, settings.time, settings.lateness)
-        skew = settings.skew
-        behind = 0 if skew is None or skew == 0 else ticks(skew, plain.domain)
-        if behind < 0:
-            raise InputError(f"stream {name} cannot have a negative skew: {skew}")
-        bound = max_ahead_of(name, settings.max_ahead, plain.domain)
-        willing = on_demand and (settings.stamped or skew is not None)
-        made = replace(plain, timestamps=settings.timestamps, skew=behind, max_ahead=bound, on_demand=willing)
+        # Pushes are counted where times are integers, so rows can be stamped with these too.
+        plain = replace(settings, timestamps="external").declaration(name, schema)
+        willing = on_demand and (settings.stamped or settings.skew is not None)
+        made = replace(plain, timestamps=settings.timestamps, on_demand=willing)
         with self.turn.taken("stream"):
             self.streams[name] = SessionStream(made, willing)
 
