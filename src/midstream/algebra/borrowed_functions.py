@@ -241,6 +241,11 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "as_value": ("{0}",),
     "timestamp_of_ms": ("epoch_ms({0})",),
+    **{
+        f"to_{unit}": (f"to_{unit}({{0}})",) for unit in ("hours", "minutes", "seconds", "milliseconds", "microseconds")
+    },
+    **{f"to_{unit}": (f"to_{unit}({{0}}::INTEGER)",) for unit in ("days", "weeks")},
+    "to_base": ("to_base({0}, {1}::INTEGER)",),
     "is_empty": ("(len({0}) = 0)",),
     "generate_series_by_months": ("generate_series({0}, {1}, to_months({2}::INTEGER))",),
     "range_by_months": ("range({0}, {1}, to_months({2}::INTEGER))",),

@@ -32,6 +32,7 @@ from midstream.language.binding import Beyond, Binding
 from midstream.language.constants import is_timeless, one_row, require_stream, time_type
 from midstream.language.dependent import Environment, complete, require_own
 from midstream.language.grammar import DEEPEST_QUERY
+from midstream.language.groupings import above_groupings, one_per_set
 from midstream.language.items import Items, bind_items, spread
 from midstream.language.lateral import lateral_query
 from midstream.language.limits import (
@@ -228,32 +229,10 @@ class QueryBinder:
         self, node: exp.Select, sets: list[exp.Tuple], environment: Environment, reserved: tuple[str, ...]
     ) -> Relation:
         """One query per set of keys, in which the keys of the other sets are null."""
-        asked = node.args.get("distinct")
-        on = asked is not None and asked.args.get("on") is not None
-        if on or node.args.get("qualify") is not None or any(map(has_over, node.expressions)):
-            hint = "put the groupings into a sub-query"
-            raise self.binding.error(
-                "OVER, QUALIFY and DISTINCT ON cannot stand beside several groupings", node, hint=hint
-            )
-        plans, whole = [], list(dict.fromkeys(key for keys in sets for key in keys.expressions))
-
-        def numbered(part: exp.Expr) -> exp.Expr:
-            """Which keys of all are null, for `grouping_id()` and `grouping__id`."""
-            asked = isinstance(part, exp.Column | exp.Anonymous) and not part.expressions
-            called = asked and part.name.casefold().replace("__", "_") == "grouping_id"
-            return exp.Anonymous(this="grouping_id", expressions=[key.copy() for key in whole]) if called else part
-
-        for keys in sets:
-            variant = node.copy().transform(numbered)
-            assert isinstance(variant, exp.Select)
-            others = [key.copy() for other in sets for key in other.expressions if key not in keys.expressions]
-            group = exp.Group(expressions=[key.copy() for key in keys.expressions], others=others)
-            group.meta.update(node.args["group"].meta)
-            variant.set("group", group)
-            for clause in ("distinct", "limit", "offset", *(() if node.args.get("keys") else ("order",))):
-                variant.set(clause, None)
-            plans.append(self._select(variant, environment, reserved))
-        united = Union(tuple(plans)) if asked is None else distinct(Union(tuple(plans)))
+        if (above := above_groupings(node, sets, self.binding)) is not None:
+            return self._select(above, environment, reserved)
+        every = Union(tuple(self._select(one, environment, reserved) for one in one_per_set(node, sets)))
+        united = every if node.args.get("distinct") is None else distinct(every)
         if node.args.get("limit") is None and node.args.get("offset") is None:
             return united
         return limited_result(self.binding, united, node, environment.given)

@@ -36,10 +36,14 @@ def rows_compared(binder: ValueBinder, operator: str, left: list[Node], right: l
 
 
 def fields_of(binder: ValueBinder, node: Node, like: Node) -> list[Node] | None:
-    """The parts of a row, or the fields of a struct that is compared with a row; None for anything else."""
+    """The parts of a row, or of a struct or the columns of a sub-query that are compared with one; else None."""
     if isinstance(node, exp.Tuple):
         return list(node.expressions)
-    struct = binder.bind(node).type if isinstance(like, exp.Tuple) and not isinstance(node, exp.Subquery) else None
+    if isinstance(node, exp.Subquery) and isinstance(like, exp.Tuple) and isinstance(node.this, exp.Select):
+        node = node.copy()
+        if len(node.this.expressions) > 1:
+            node.this.set("expressions", [exp.Tuple(expressions=[item.unalias() for item in node.this.expressions])])
+    struct = binder.bind(node).type if isinstance(like, exp.Tuple) else None
     if struct is None or not kind.is_struct(struct):
         return None
     return [exp.Anonymous(this="field", expressions=[node, exp.Literal.string(f.name)]) for f in struct]

@@ -183,6 +183,10 @@ class ExpressionGrammar(CallGrammar):
             self._advance()
             if star := self.take(TokenType.STAR):
                 return at(exp.Column(this=at(exp.Star(), star), of=value), operator)
+            if self._next.token_type == TokenType.L_PAREN:
+                call = self._call(self._curr)
+                call.set("expressions", [value, *call.expressions])
+                return call
             name = self._after_dot()
             return self._named_call("field", operator, value, at(exp.Literal(this=name.name, is_string=True), operator))
         if self._next.text.upper() in BYTEWISE and self.take_word("COLLATE"):
@@ -358,11 +362,9 @@ class ExpressionGrammar(CallGrammar):
         self.skip_schema(TokenType.DOT, None, TokenType.DOT)
         first = self._curr
         parts = [self.identifier("a column name")]
-        while self.peek(TokenType.DOT):
-            if len(parts) == 2:
-                break
+        while self.peek(TokenType.DOT) and len(parts) < 2 and self.token_after(2) != TokenType.L_PAREN:
             self._advance()
-            if self.peek(TokenType.STAR) and len(parts) == 1:
+            if self.peek(TokenType.STAR):
                 star = at(exp.Star(), self._curr)
                 self._advance()
                 return at(exp.Column(this=star, table=parts[0]), first)

@@ -206,19 +206,12 @@ def exact(text: str) -> Literal:
 
 def typed_literal(text: str, name: TypeName) -> Literal | None:
     """`DATE '…'`, `TIMESTAMP '…'`, `DECIMAL '…'`: a constant of that type, or None for types that need a cast."""
-    if name.this == "TIMESTAMP" and not name.args.get("zoned") and _has_zone(text):
+    if name.this == "TIMESTAMP" and not name.args.get("zoned") and re.search(r":.*(Z|[+-]\d\d(:?\d\d)?)\s*$", text):
         return _read(text, TYPES["TIMESTAMPTZ"])
     type_ = arrow_type(name)
     if kind.is_decimal(type_) and name.expressions:
         return None
     return _read(text, type_)
-
-
-def _has_zone(text: str) -> bool:
-    try:
-        return dt.datetime.fromisoformat(text.strip()).tzinfo is not None
-    except ValueError:
-        return False
 
 
 def is_empty_list(value: Expression) -> bool:

@@ -214,18 +214,11 @@ class ScalarBinder:
         self.shorthands = hidden
         return bound
 
-    def _literal(self, node: exp.Literal) -> Expression:
-        return Literal(node.this, pa.string()) if node.args.get("is_string") else literals.number(node.this)
-
     def _negation(self, node: exp.Neg) -> Expression:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.args.get("is_string"):
             return literals.number("-" + inner.this)
         return self._apply("negate", [inner], node)
-
-    def _logic(self, node: exp.And | exp.Or) -> Expression:
-        """AND and OR take any number of parts; chains are flattened, so that their length does not matter."""
-        return self._apply("and" if isinstance(node, exp.And) else "or", flatten(node, type(node)), node)
 
     def _is(self, node: exp.Is) -> Expression:
         if isinstance(node.expression, exp.Null):
@@ -330,14 +323,15 @@ def bind_condition(
 
 BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
     exp.Column: ScalarBinder._column,
-    exp.Literal: ScalarBinder._literal,
+    exp.Literal: lambda binder, node: Literal(node.this, pa.string()) if node.is_string else literals.number(node.this),
     exp.HexString: lambda binder, node: literals.binary(node.this),
     exp.Interval: lambda binder, node: literals.interval(node),
     exp.Null: lambda binder, node: Literal(None, pa.null()),
     exp.Boolean: lambda binder, node: Literal(bool(node.this), BOOLEAN),
     exp.Neg: ScalarBinder._negation,
-    exp.And: ScalarBinder._logic,
-    exp.Or: ScalarBinder._logic,
+    # AND and OR take any number of parts; chains are flattened, so that their length does not matter.
+    exp.And: lambda binder, node: binder._apply("and", flatten(node, exp.And), node),
+    exp.Or: lambda binder, node: binder._apply("or", flatten(node, exp.Or), node),
     exp.Not: lambda binder, node: binder._apply("not", [node.this], node),
     exp.BitwiseNot: lambda binder, node: binder._apply("bitwise_not", [node.this], node),
     exp.Is: ScalarBinder._is,

@@ -26,7 +26,8 @@ BOUNDS = ("window_start", "window_end")
 class ScopeSource:
     """A stream or sub-query in FROM: its visible name, its columns by visible name, and its part of FROM.
 
-    `bounds` are other names: of columns of its window, and of a function's rows, which `*` does not name.
+    `bounds` are other names: of columns of its window, and of a function's rows, which `*` does not name; `others` are
+    what columns without names are called elsewhere, if nothing else is called so.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ScopeSource:
     part: int = 0
     time: Column | None = None
     bounds: dict[str, Column] = field(default_factory=dict)
+    others: dict[str, Column] = field(default_factory=dict)
 
     @property
     def named(self) -> dict[str, Column]:
@@ -112,6 +114,10 @@ class Scope:
                 return found[0], self._inside(found[1], domains, node)
             domains += [] if scope.domain is None else [scope.domain]
             scope = scope.outer
+        named = [s for s in self.sources if not node.args.get("table") or match_name(node.args["table"], [s.name])]
+        unnamed = [s.others[node.name.lower()] for s in named if node.name.lower() in s.others]
+        if len(unnamed) == 1:
+            return node.name, unnamed[0]
         raise self._unknown(node)
 
     def _inside(self, value: Expression, domains: list[Mapping[str, Expression]], node: exp.Column) -> Expression:

@@ -41,7 +41,7 @@ from midstream.language.scope import BOUNDS, Scope, ScopeSource, shared_names
 from midstream.language.sequences import bind_step, nearest_by_value
 from midstream.language.temporal import Timed, take_windows, timed
 from midstream.language.text import shaped
-from midstream.language.unnesting import places_in, rows_of_function, rows_of_values
+from midstream.language.unnesting import named_elsewhere, places_in, rows_of_function, rows_of_values
 from midstream.language.windows import bind_window, join_of, require_instants, valid_until
 
 
@@ -269,6 +269,7 @@ class SourceBinder:
         schema = pa.schema([relation.schema.field(one.name) for one in made])
         source = scope.add(self._visible(node), schema, columns, node)
         source.bounds.update((name, source.columns[column]) for (name, _), column in zip(lists, columns, strict=True))
+        source.others.update(named_elsewhere([name for name, _ in lists], list(source.columns.values())))
         source.bounds.update((ARRIVAL, Column(one.name, pa.int64())) for one in coming)
         return relation
 
@@ -336,6 +337,7 @@ class SourceBinder:
         visible = unique if alias is None and isinstance(node, exp.Subquery) else self._visible(node)
         schema = pa.schema([renamed.schema.field(new[name]) for name in names])
         source = scope.add(visible, schema, columns, alias or node)
+        source.others.update(named_elsewhere(names, list(source.columns.values())))
         if len(names) < len(relation.schema):
             source.bounds[ARRIVAL] = Column(new[ARRIVAL], pa.int64())
         window = node.args.get("window")

@@ -105,6 +105,9 @@ def _inner(
 ) -> tuple[Relation, list[Expression], Sequence[Expression]]:
     """The inner relation, the join conditions it leaves to us, and its output columns."""
     query = condition.query
+    if condition.needle is None and isinstance(query, exp.Select):  # what is selected does not matter
+        kept = [item for item in query.expressions if not holds_query(item)]
+        query.set("expressions", kept or [exp.Literal.number(1)])
     if is_plain(query, binder.binding.catalog):
         try:
             with binder.binding.attempt():

@@ -104,6 +104,14 @@ def rows_of_values(binder: ValueBinder, node: exp.Values) -> Lists:
     return [(f"col{i}", _column(binder, [row[i] for row in rows], node)) for i in range(width)]
 
 
+def named_elsewhere(names: list[str], columns: list[Column]) -> dict[str, Column]:
+    """What other systems call the columns of VALUES and of `range`, which have no names of their own."""
+    others = {"col0": "column1", "range": "id"}
+    if names == [f"col{i}" for i in range(len(names))]:
+        others = {name: f"column{i}" for i, name in enumerate(names, 1)}
+    return {others[n]: column for n, column in zip(names, columns, strict=True) if n in others}
+
+
 def _column(binder: ValueBinder, nodes: list[Node], node: Node) -> Expression:
     bound = binder.alike([binder.bind(one) for one in nodes], nodes)
     typed = [coerce(value, TEXT) if kind.is_null(value.type) else value for value in bound]

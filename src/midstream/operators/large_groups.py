@@ -42,12 +42,9 @@ class Values:
 
     def with_others(self, other: Values) -> Values:
         """These and others."""
-        return Values(
-            np.concatenate([self.groups, other.groups]),
-            pa.concat_arrays([self.values, other.values]),
-            np.concatenate([self.starts, other.starts]),
-            np.concatenate([self.ends, other.ends]),
-        )
+        numbers = ((self.groups, other.groups), (self.starts, other.starts), (self.ends, other.ends))
+        groups, starts, ends = map(np.concatenate, numbers)
+        return Values(groups, pa.concat_arrays([self.values, other.values]), starts, ends)
 
     def at(self, rows: Indices) -> Values:
         """Some of them."""

@@ -144,6 +144,15 @@ def group_rows(columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
     return codes, first
 
 
+def shared_groups(
+    left: pa.RecordBatch, left_names: Sequence[str], right: pa.RecordBatch, right_names: Sequence[str]
+) -> tuple[list[pa.Array], Indices]:
+    """Columns of one batch above those of another, and the group of each row of both."""
+    pairs = zip(left_names, right_names, strict=True)
+    columns = [pa.concat_arrays([left.column(a), right.column(b)]) for a, b in pairs]
+    return columns, group_rows(columns)[0]
+
+
 def groups_by(rows: pa.RecordBatch, names: Sequence[str]) -> tuple[Indices, Indices]:
     """The same by columns of rows; without any, all rows are one group."""
     if not names:

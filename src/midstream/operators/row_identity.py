@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from midstream.algebra.physical import RowColumns
 from midstream.operators.elements import Elements, Indices
-from midstream.operators.ordering import group_rows
+from midstream.operators.ordering import group_rows, shared_groups
 from midstream.operators.vectors import validity_of
 
 NO_ROW = -1
@@ -36,11 +36,7 @@ def same_rows(
     left: Elements, left_names: RowColumns, right: Elements, right_names: RowColumns
 ) -> tuple[Indices, Indices]:
     """A number per row of two numbered inputs, the same on both sides for the same row of a stream."""
-    columns = [
-        pa.concat_arrays([left.columns.column(a), right.columns.column(b)])
-        for a, b in zip(left_names.of_row, right_names.of_row, strict=True)
-    ]
-    rows, _ = group_rows(columns)
+    columns, rows = shared_groups(left.columns, left_names.of_row, right.columns, right_names.of_row)
     known = validity_of(columns[0])
     if known is not None:
         rows = np.where(known, rows, NO_ROW)

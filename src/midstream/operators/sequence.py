@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from midstream.algebra.physical import FollowedBy
 from midstream.algebra.time import INFINITY
-from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate
+from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate, concatenate_batches
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import key_validity
 from midstream.operators.join import output_of
-from midstream.operators.ordering import group_rows, hash_order, total_order
+from midstream.operators.ordering import group_rows, hash_order, shared_groups, total_order
 from midstream.operators.pairing import PairedRun, earliest, earliest_unused, every, latest, reach, served_in_turn
 from midstream.operators.row_identity import numbered, occurrences, same_rows
 from midstream.operators.slices import SliceOperator
@@ -123,22 +123,16 @@ class FollowedByOperator(SliceOperator):
         low, high = reach(
             firsts.valid_from, groups_first, seconds.valid_from, groups_second, self.node.within, self.node.order
         )
-        rows = (
-            None
-            if self.node.identity is None
-            else same_rows(firsts, self.node.identity[0], seconds, self.node.identity[1])
-        )
+        identity = self.node.identity
+        rows = None if identity is None else same_rows(firsts, identity[0], seconds, identity[1])
         return PairedRun(firsts, seconds, groups_second, low, high, rows)
 
     def _numbered(self, firsts: Elements, seconds: Elements) -> tuple[Elements, Elements]:
         """Both sides, equal rows of a stream numbered where that matters here or to others."""
-        for names in self.node.numbers:
-            firsts, seconds = (
-                (numbered(firsts, names), seconds) if self.node.waits else (firsts, numbered(seconds, names))
-            )
-        if self.node.identity is not None:
-            firsts, seconds = numbered(firsts, self.node.identity[0]), numbered(seconds, self.node.identity[1])
-        return firsts, seconds
+        sides, counted = [firsts, seconds], 0 if self.node.waits else 1
+        for side, names in [*((counted, names) for names in self.node.numbers), *enumerate(self.node.identity or ())]:
+            sides[side] = numbered(sides[side], names)
+        return sides[0], sides[1]
 
     def _unused(self, firsts: Elements, groups: Indices, used: Elements) -> Mask:
         """Which firsts, in order of group and time, have not been used."""
@@ -317,11 +311,7 @@ def _groups(
     """A number per key, the same on both sides where keys are equal."""
     if not left_key:
         return np.zeros(len(left), np.intp), np.zeros(len(right), np.intp)
-    columns = [
-        pa.concat_arrays([left.columns.column(a), right.columns.column(b)])
-        for a, b in zip(left_key, right_key, strict=True)
-    ]
-    groups, _ = group_rows(columns)
+    columns, groups = shared_groups(left.columns, left_key, right.columns, right_key)
     valid = key_validity(columns)
     if valid is not None:
         # A null equals nothing, not even a null: each such second is alone in its group.
@@ -331,11 +321,8 @@ def _groups(
 
 def _not_among(rows: Elements, others: Elements) -> Mask:
     """Which rows are left when each of the others takes one equal row away, the earliest of them first."""
-    columns = [
-        pa.concat_arrays([others.columns.column(i), rows.columns.column(i)]) for i in range(rows.columns.num_columns)
-    ]
     times = pa.array(np.concatenate([others.valid_from, rows.valid_from]))
-    groups, _ = group_rows([times, *columns])
+    groups, _ = group_rows([times, *concatenate_batches([others.columns, rows.columns]).columns])
     spent = np.bincount(groups[: len(others)], minlength=int(groups.max(initial=0)) + 1)
     mine = groups[len(others) :]
     return occurrences(mine) >= spent[mine]
