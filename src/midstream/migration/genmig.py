@@ -25,7 +25,7 @@ from midstream.algebra.physical import SourceNode
 from midstream.migration.coalesce import Coalesce, CutAtSplit, Joint, Pairing
 from midstream.migration.execution import SingleBox, named
 from midstream.migration.legality import emission_class, keeps_intervals, require_one_query, require_split_time
-from midstream.migration.protocol import Decision, Figures, Functions, Situation, common_sources, rows_in
+from midstream.migration.protocol import Decision, Figures, Functions, OnTheWay, Situation, common_sources, rows_in
 from midstream.migration.split import Split, split_after
 from midstream.migration.tracks import Top, hand_over, named_tracks, relational
 from midstream.operators.box import Box
@@ -83,7 +83,7 @@ def after_every_start_seen(situation: Situation) -> int:
     return max(split_after(situation.sources, situation.starts, situation.registers), situation.seen_below)
 
 
-class SplitExecution:
+class SplitExecution(OnTheWay):
     """Runs the old box before the split and the new box after it."""
 
     def __init__(self, old: SingleBox, new: Box, split: Split, joint: Callable[[Box, Box, Split], Joint]) -> None:
@@ -184,10 +184,6 @@ class SplitExecution:
             rest.advance(self.frontier)
         hand_over(self.top, self.before.box, self.old.box)
         return self.before
-
-    def states(self) -> Iterator[SortedState]:
-        """All states."""
-        return (state for _, state in self.named_states())
 
     def named_states(self) -> Iterator[tuple[str, SortedState]]:
         """The states of both boxes, of the top and of what is held."""

@@ -37,7 +37,7 @@ from midstream.migration.execution import SingleBox, named
 from midstream.migration.legality import require_one_query
 from midstream.migration.moving_state import MovedState
 from midstream.migration.plan_part import PlanPart, logical_parts, part_of
-from midstream.migration.protocol import Decision, Figures, Functions, Migrating, Situation, Strategy
+from midstream.migration.protocol import Decision, Figures, Functions, Migrating, OnTheWay, Situation, Strategy
 from midstream.migration.state_move import Portions
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
@@ -159,7 +159,7 @@ def _plans(old: Plan, new: Plan, part: PlanPart) -> tuple[Plan, Plan]:
     )
 
 
-class MigratingPart:
+class MigratingPart(OnTheWay):
     """What is below the part, the part on its way, and what is above."""
 
     def __init__(self, old: SingleBox, new: Box, part: PlanPart, strategy: Strategy, decision: Decision) -> None:
@@ -249,10 +249,6 @@ class MigratingPart:
         self._advance_above(self.part.cancel().passed)
         self.before.box.frontier = self.frontier
         return self.before
-
-    def states(self) -> Iterator[SortedState]:
-        """All states."""
-        return (state for _, state in self.named_states())
 
     def named_states(self) -> Iterator[tuple[str, SortedState]]:
         """The states by layer."""

@@ -23,7 +23,7 @@ from midstream.errors import MigrationError
 from midstream.migration.contents import Contents
 from midstream.migration.execution import SingleBox
 from midstream.migration.legality import emission_class, relational_part, require_one_query
-from midstream.migration.protocol import Decision, Figures, Functions, Situation
+from midstream.migration.protocol import Decision, Figures, Functions, OnTheWay, Situation
 from midstream.migration.state_move import Portions, StateMove
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
@@ -62,7 +62,7 @@ def require_one_emission(strategy: str, old: Plan, new: Plan) -> None:
         )
 
 
-class MovedState:
+class MovedState(OnTheWay):
     """The new box, filled from the old one; nothing remains to be done once it has begun."""
 
     def __init__(self, old: SingleBox, new: Box) -> None:
@@ -101,11 +101,6 @@ class MovedState:
         return self.new.passed
 
     @property
-    def held_from(self) -> int | None:
-        """Nothing is ever held back."""
-        return None
-
-    @property
     def done(self) -> bool:
         """Always: there is nothing to wait for."""
         return True
@@ -121,10 +116,6 @@ class MovedState:
             detail="the state has moved, and rows that have come since are in the new plan's alone",
             hint="migrate back",
         )
-
-    def states(self) -> Iterator[SortedState]:
-        """The new box's states."""
-        return self.new.states()
 
     def named_states(self) -> Iterator[tuple[str, SortedState]]:
         """The new box's states."""

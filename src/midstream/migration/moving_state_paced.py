@@ -36,7 +36,7 @@ from midstream.migration.contents import Contents
 from midstream.migration.execution import SingleBox, named
 from midstream.migration.legality import require_one_query
 from midstream.migration.moving_state import require_one_emission
-from midstream.migration.protocol import Decision, Figures, Functions, Situation, common_sources
+from midstream.migration.protocol import Decision, Figures, Functions, OnTheWay, Situation, common_sources
 from midstream.migration.state_move import StateMove
 from midstream.operators.base import Operator
 from midstream.operators.box import ROOT, Box, Wire
@@ -79,7 +79,7 @@ class MovingStatePaced:
         return PacedMove(old, new, self.budget)
 
 
-class PacedMove:
+class PacedMove(OnTheWay):
     """The old box answers; the new one is filled and listens."""
 
     def __init__(self, old: SingleBox, new: Box, budget: int | None) -> None:
@@ -138,11 +138,6 @@ class PacedMove:
         return self.old.passed
 
     @property
-    def held_from(self) -> int | None:
-        """Nothing is ever held back."""
-        return None
-
-    @property
     def done(self) -> bool:
         """Whether everything has been sent."""
         return self.move.left == 0
@@ -156,10 +151,6 @@ class PacedMove:
         """Leaves the old box, which never stopped."""
         self.before.box.frontier = self.old.box.frontier
         return self.before
-
-    def states(self) -> Iterator[SortedState]:
-        """All states."""
-        return (state for _, state in self.named_states())
 
     def named_states(self) -> Iterator[tuple[str, SortedState]]:
         """The states of both boxes and what is still to be sent."""

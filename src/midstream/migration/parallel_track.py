@@ -21,7 +21,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.migration.execution import SingleBox
 from midstream.migration.legality import require_interval_keeping, require_one_query, require_split_time
 from midstream.migration.marks import Rule, any_part_old, mark_segment, marked_plan, unmark_segment, with_mark
-from midstream.migration.protocol import Decision, Figures, Functions, Situation, common_sources, rows_in
+from midstream.migration.protocol import Decision, Figures, Functions, OnTheWay, Situation, common_sources, rows_in
 from midstream.migration.tracks import Top, hand_over, named_tracks, relational
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
@@ -59,7 +59,7 @@ class ParallelTrack:
         return TwoTracks(old, new, decision["old_until"], self.rule)
 
 
-class TwoTracks:
+class TwoTracks(OnTheWay):
     """Runs both boxes over everything and gives every result once."""
 
     def __init__(self, old: SingleBox, new: Box, old_until: int, rule: Rule) -> None:
@@ -103,11 +103,6 @@ class TwoTracks:
         return min(self.old.passed, self.new.passed)
 
     @property
-    def held_from(self) -> int | None:
-        """Nothing is ever held back."""
-        return None
-
-    @property
     def done(self) -> bool:
         """Whether everything old has been purged."""
         return self.old_until == BEGINNING or self._relation_passed >= self.old_until
@@ -124,10 +119,6 @@ class TwoTracks:
         self.unmarked.restore(self.old.box.frontier)
         hand_over(self.top, self.before.box, self.unmarked.box)
         return self.before
-
-    def states(self) -> Iterator[SortedState]:
-        """All states."""
-        return (state for _, state in self.named_states())
 
     def named_states(self) -> Iterator[tuple[str, SortedState]]:
         """The states of both boxes and of the top."""

@@ -10,6 +10,7 @@ taken down after any batch and opened again somewhere else.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.migration.corrections import Correction
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
+from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
 
 Decision = dict[str, Any]
@@ -92,6 +94,23 @@ class Migrating(Execution, Protocol):
 
     def cancel(self) -> SingleBox:
         """Leaves the old box as if there had been no migration."""
+
+
+class OnTheWay(ABC):
+    """What executions that migrate have in common, unless they hold results back."""
+
+    @property
+    def held_from(self) -> int | None:
+        """Nothing is ever held back."""
+        return None
+
+    @abstractmethod
+    def named_states(self) -> Iterator[tuple[str, SortedState]]:
+        """All states, in a stable order and under names that do not repeat."""
+
+    def states(self) -> Iterator[SortedState]:
+        """All states."""
+        return (state for _, state in self.named_states())
 
 
 class Strategy(Protocol):
