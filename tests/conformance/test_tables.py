@@ -74,6 +74,8 @@ PLAIN = (
     "SELECT name.upper() AS a, parts.name.upper().length() AS b FROM parts",
     "SELECT id FROM parts WHERE EXISTS (SELECT (SELECT max(b) FROM ways), a FROM ways WHERE a = id)",
     "SELECT (SELECT max(a) FROM (VALUES (id), (3)) AS v(a)) AS m FROM parts",
+    """SELECT id, (SELECT count(*) FROM unnest(l) AS u(x)) AS n, (SELECT max(x) FROM unnest(l) AS u(x)) AS m
+      FROM (SELECT id, CASE WHEN id < 6 THEN [a FOR a IN [1, 2, 3] IF a < id] END AS l FROM parts) AS p""",
 )
 FACTS = {
     "SELECT id || [id, 0] || whole AS l FROM parts WHERE id = 4": [([4, 4, 0, 2],)],

@@ -7,7 +7,7 @@ LIMIT. Moving predicates is the optimizer's business.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -95,6 +95,19 @@ def parse(query: str, catalog: Catalog, *, keys: bool = False) -> Relation:
         raise QueryError("the query nests too deeply", hint="split it with WITH, or write it flatter") from None
 
 
+@dataclass(frozen=True, slots=True)
+class ResultShape:
+    """What is asked of a query besides its text.
+
+    Names that its columns do not have, whether nulls get a type, and a first column that tells in which order its rows
+    came, if one does.
+    """
+
+    reserved: tuple[str, ...] = ()
+    settled: bool = True
+    in_order: bool = False
+
+
 class QueryBinder:
     """Binds queries and their sub-queries."""
 
@@ -106,10 +119,10 @@ class QueryBinder:
         """A whole query: the only place for ISTREAM, DSTREAM and RSTREAM, and where names meet the outside."""
         environment = self._environment(node, Environment({}))
         kind = node.args.get("kind") if isinstance(node, exp.Select) else None
-        reserved = ("ts",) if kind is not None else ("valid_from", "valid_to")
+        asked = ResultShape(("ts",) if kind is not None else ("valid_from", "valid_to"))
         if not isinstance(node, exp.Select):
-            return self._set_operation(node, environment, reserved)
-        plan = self._select(node, environment, reserved, in_order=kind is not None and kind.this == "keep")
+            return self._set_operation(node, environment, asked)
+        plan = self._select(node, environment, replace(asked, in_order=kind is not None and kind.this == "keep"))
         if kind is None:
             return plan
         if kind.this == "rstream":
@@ -122,7 +135,7 @@ class QueryBinder:
         if self._depth > DEEPEST_QUERY:
             raise self.binding.error(f"queries nest deeper than {DEEPEST_QUERY} levels", node)
         try:
-            return self._operand(node, environment, (), True, in_order)
+            return self._operand(node, environment, ResultShape(in_order=in_order))
         finally:
             self._depth -= 1
 
@@ -146,42 +159,29 @@ class QueryBinder:
             environment = replace(environment, ctes=ctes, renamed=named)
         return environment
 
-    def _set_operation(self, node: Node, environment: Environment, reserved: tuple[str, ...] = ()) -> Relation:
+    def _set_operation(self, node: Node, environment: Environment, asked: ResultShape) -> Relation:
         """Chains are bound from their first query on, so that their length does not matter."""
         chain, first = [node], node.this
         while isinstance(first, exp.SetOperation) and not any(first.args.get(k) for k in ("with_", "limit", "offset")):
             chain.append(first)
             first = first.this
-        plan = self._operand(first, environment, reserved)
+        asked = replace(asked, settled=False, in_order=False)
+        plan = self._operand(first, environment, asked)
         for operation in reversed(chain):
-            plan = combine(self.binding, operation, plan, self._operand(operation.expression, environment, reserved))
+            plan = combine(self.binding, operation, plan, self._operand(operation.expression, environment, asked))
         return limited_result(self.binding, plan, node, environment.given)
 
-    def _operand(
-        self,
-        node: Node,
-        environment: Environment,
-        reserved: tuple[str, ...],
-        settle: bool = False,
-        in_order: bool = False,
-    ) -> Relation:
+    def _operand(self, node: Node, environment: Environment, asked: ResultShape) -> Relation:
         """A sub-query, or one side of a set operation, whose untyped nulls wait for the other side's type."""
         environment = self._environment(node, environment)
         if isinstance(node, exp.Select):
             self._refuse_to_stream(node)
-            return self._select(node, environment, reserved, settle, in_order)
-        return self._set_operation(node, environment, reserved)
+            return self._select(node, environment, asked)
+        return self._set_operation(node, environment, asked)
 
-    def _select(
-        self,
-        node: exp.Select,
-        environment: Environment,
-        reserved: tuple[str, ...] = (),
-        settle: bool = True,
-        in_order: bool = False,
-    ) -> Relation:
+    def _select(self, node: exp.Select, environment: Environment, asked: ResultShape) -> Relation:
         if node.args.get("group") is not None and (sets := node.args["group"].args.get("sets")):
-            return self._grouping_sets(node, sets, environment, reserved)
+            return self._grouping_sets(node, sets, environment, ResultShape(asked.reserved))
         scope, given = environment.scope(self.binding), environment.given
         relation = self.tuples(node, scope, environment)
         relation, _ = self.where(node, relation, scope, environment)
@@ -199,7 +199,7 @@ class QueryBinder:
             items += [(f"{KEY}{place}", one.key) for place, one in enumerate(wanted.order)]
         relation = below.joined(relation, lambda e: e)
         coming = [] if aggregates.keys or aggregates.calls else binder.coming()
-        came = [] if not in_order or node.args.get("order") or node.args.get("distinct") else coming
+        came = [] if not asked.in_order or node.args.get("order") or node.args.get("distinct") else coming
         items = [*((ARRIVAL, c) for c in came if str(c).endswith(ARRIVAL)), *items, *((c.name, c) for c in given)]
         if wanted.qualify is not None and not overs.calls:
             raise self.binding.error("QUALIFY needs OVER", node.args["qualify"], hint="filter tuples with WHERE")
@@ -217,21 +217,21 @@ class QueryBinder:
             relation = attached.joined(relation, over)
         items, wanted = [(name, over(value)) for name, value in items], wanted.changed(over)
         read = [*(value for _, value in items), *(over(one.expression) for one in unnests.lists), *wanted.reads]
-        told = in_order and wanted.order and node.args.get("distinct") is None
+        told = asked.in_order and wanted.order and node.args.get("distinct") is None
         if told and is_timeless(relation, self.binding.catalog):
             wanted = replace(wanted, limit=wanted.limit or Limit(0, None, False))
             items.insert(0, (ARRIVAL, Column(PLACE, INTEGER)))
         relation = overs.applied(relation, over, read, coming)
         relation = unnests.applied(_selected(relation, list(conjuncts(wanted.qualify))), over)
-        return self._project(node, relation, items, replace(wanted, coming=tuple(coming)), reserved, settle)
+        return self._project(node, relation, items, replace(wanted, coming=tuple(coming)), asked)
 
     def _grouping_sets(
-        self, node: exp.Select, sets: list[exp.Tuple], environment: Environment, reserved: tuple[str, ...]
+        self, node: exp.Select, sets: list[exp.Tuple], environment: Environment, asked: ResultShape
     ) -> Relation:
         """One query per set of keys, in which the keys of the other sets are null."""
         if (above := above_groupings(node, sets, self.binding)) is not None:
-            return self._select(above, environment, reserved)
-        every = Union(tuple(self._select(one, environment, reserved) for one in one_per_set(node, sets)))
+            return self._select(above, environment, asked)
+        every = Union(tuple(self._select(one, environment, asked) for one in one_per_set(node, sets)))
         united = every if node.args.get("distinct") is None else distinct(every)
         if node.args.get("limit") is None and node.args.get("offset") is None:
             return united
@@ -341,17 +341,11 @@ class QueryBinder:
         return grouped if every is None else complete(self.binding, every, grouped)
 
     def _project(
-        self,
-        node: exp.Select,
-        relation: Relation,
-        items: Items,
-        wanted: GivenRows,
-        reserved: tuple[str, ...],
-        settle: bool,
+        self, node: exp.Select, relation: Relation, items: Items, wanted: GivenRows, asked: ResultShape
     ) -> Relation:
         with self.binding.at(node):
-            names = unique_names([name for name, _ in items], reserved)
-        values = [coerce(v, TEXT) if settle and str(v.type) == "null" else v for _, v in items]
+            names = unique_names([name for name, _ in items], asked.reserved)
+        values = [coerce(v, TEXT) if asked.settled and str(v.type) == "null" else v for _, v in items]
         columns = tuple(Named(n, v) for n, v in zip(names, values, strict=True))
         if node.args.get("distinct") is None or wanted.on is not None:
             if wanted.on is not None or wanted.limit is not None:

@@ -25,9 +25,9 @@ from midstream.algebra.expressions import (
     conjunction,
 )
 from midstream.algebra.plan import Aggregate, Join, JoinKind, Project, Relation, Stream, walk_plan
-from midstream.algebra.types import BOOLEAN, INTEGER
+from midstream.algebra.types import BOOLEAN, INTEGER, is_nested
 from midstream.language.binding import Beyond, Binding
-from midstream.language.nested import distinct, told_apart
+from midstream.language.nested import any_of, distinct, told_apart
 from midstream.language.nodes import Node
 from midstream.language.scalars import SubqueryValues
 from midstream.language.scope import Scope
@@ -171,7 +171,9 @@ def complete(binding: Binding, every: Relation, grouped: Aggregate) -> Relation:
     keys = [(key, Column(f"{alias}.{key.name}", key.expression.type)) for key in grouped.keys]
     on = conjunction([Call("is_not_distinct_from", (k.expression, c), BOOLEAN) for k, c in keys])
     columns = [Named(key.name, key.expression) for key, _ in keys]
-    columns += [Named(one.name, brought(f"{alias}.{one.name}", one.call)) for one in grouped.aggregates]
+    own = {any_of(column): column for f in every.schema if is_nested(f.type) for column in [Column(f.name, f.type)]}
+    values = [(one, own.get(one.call, brought(f"{alias}.{one.name}", one.call))) for one in grouped.aggregates]
+    columns += [Named(one.name, value) for one, value in values]
     return Project(Join(every, apart, on, "left"), tuple(columns))
 
 

@@ -72,8 +72,8 @@ class OrderedFunctions:
         frame = self._frame(over.frame, rows, places)
         if function in PICKS:
             return picked(over, columns, places, frame)
-        counting = counted_for(places, *frame, over.frame.excluded)
-        return _aggregated(spec.columns, rows, places, *counting, known.setdefault(over.frame, {}))
+        counted, pieces = counted_for(places, *frame, over.frame.excluded)
+        return _aggregated(spec.columns, rows, places.row[counted], pieces, known.setdefault(over.frame, {}))
 
     def _frame(self, frame: Frame, columns: pa.RecordBatch, places: FramePlaces) -> tuple[Indices, Indices]:
         key = self.order[0] if self.order else None
@@ -117,17 +117,11 @@ class OverPartitionOperator(KeyedSliceOperator):
 
 
 def _aggregated(
-    spec: AggregateSpec,
-    columns: pa.RecordBatch,
-    places: FramePlaces,
-    counted: Indices | slice,
-    pieces: Sweep,
-    known: dict[object, Any],
+    spec: AggregateSpec, columns: pa.RecordBatch, row: Indices, pieces: Sweep, known: dict[object, Any]
 ) -> pa.Array:
-    """An aggregate of every frame, of the rows at the places that count."""
+    """An aggregate of every frame, of the rows that count."""
     none = np.empty(0, np.intp)
     names = list(dict.fromkeys(filter(None, (*spec.columns, spec.where)))) or columns.schema.names[:1]
-    row = places.row[counted]
     batch = pa.RecordBatch.from_arrays([gather(columns.column(name), row) for name in names], names=names)
     layout = SweptRows(pieces, np.zeros(len(row), np.intp), np.arange(len(row)), none, none)
     rows = InMemory(Elements(batch, pieces.first, pieces.last), layout, batch.slice(0, 0))

@@ -43,20 +43,15 @@ class PairedRun:
 
 
 def reach(
-    first_times: Ticks,
-    first_groups: Indices,
-    second_times: Ticks,
-    second_groups: Indices,
-    within: int | None,
-    order: TimeOrder,
+    firsts: Elements, of_first: Indices, seconds: Elements, of_second: Indices, within: int | None, order: TimeOrder
 ) -> tuple[Indices, Indices]:
-    """For each second, where the firsts that it may take begin and end."""
+    """For each second, where the firsts that it may take begin and end; both with the groups that they are of."""
     later = order in (">=", ">")
-    far = _far(second_times, within, later)
-    moments, ranks = np.unique(np.concatenate([first_times, second_times, far]), return_inverse=True)
-    parts = np.split(ranks, [len(first_times), len(first_times) + len(second_times)])
-    places = first_groups * len(moments) + parts[0]
-    near, distant = (second_groups * len(moments) + part for part in parts[1:])
+    far = _far(seconds.valid_from, within, later)
+    moments, ranks = np.unique(np.concatenate([firsts.valid_from, seconds.valid_from, far]), return_inverse=True)
+    parts = np.split(ranks, [len(firsts), len(firsts) + len(seconds)])
+    places = of_first * len(moments) + parts[0]
+    near, distant = (of_second * len(moments) + part for part in parts[1:])
     if later:
         low = np.searchsorted(places, near, side="left" if order == ">=" else "right")
         high = np.searchsorted(places, distant, side="right")

@@ -120,9 +120,7 @@ class FollowedByOperator(SliceOperator):
         if self.node.mode == "chronicle" and self.used.rows:
             fresh = self._unused(firsts, groups_first, self.used.alive(start, end, hashes))
             firsts, groups_first = firsts.where(fresh), groups_first[fresh]
-        low, high = reach(
-            firsts.valid_from, groups_first, seconds.valid_from, groups_second, self.node.within, self.node.order
-        )
+        low, high = reach(firsts, groups_first, seconds, groups_second, self.node.within, self.node.order)
         identity = self.node.identity
         rows = None if identity is None else same_rows(firsts, identity[0], seconds, identity[1])
         return PairedRun(firsts, seconds, groups_second, low, high, rows)
