@@ -86,7 +86,6 @@ class CheckpointSession(Commanded):
         """What was declared, and what was dropped since the session was opened."""
         self._run = Run(self._backend, self._job)
         self._enrolment = Enrolment(self._run, Adding(self._job, self.functions))
-        self._job.before_batch.append(self._enrolment.fill_from_sources)
         self._open()
         require_slots_of_sites(self._sites, self._job.state.wanted_slots)
         if options.scheduling is not None:
@@ -322,7 +321,7 @@ class CheckpointSession(Commanded):
 
         if not isinstance(self._backend, LocalBackend):
             raise JobError("rows are pushed into sessions in this process only", hint='open it with on="local"')
-        if not self._run.started or not self._run.held:
+        if not self._run.started or self._job.commits.lease is None:
             raise JobError("the session has not been started, or has been stopped")
         self._backend.push(self._job, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
 

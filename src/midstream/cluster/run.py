@@ -231,6 +231,8 @@ class Enrolment:
                     f"query {text.name} reads stream {lacking[0]}, which the batch under way does not bring",
                     hint="add it between two batches",
                 )
+            if text.begins.rate is not None and self.fill_from_sources not in self.job.before_batch:
+                self.job.before_batch.append(self.fill_from_sources)
             if policy is not None:
                 self.job.watchers.watch(running, policy)
             self.job.apply(QueryAdded(running))
