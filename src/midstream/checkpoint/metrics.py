@@ -25,6 +25,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.format import Fixed, damaged
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import METRICS, name_for
+from midstream.checkpoint.records import summed
 
 RECENT = 32
 """How many rows a manifest carries before they become a file."""
@@ -141,10 +142,7 @@ def _span(seconds: Mapping[str, float]) -> float:
 
 
 def _per_second(rows: Sequence[Row], name: str, spent: float) -> dict[str, float]:
-    total: dict[str, int] = {}
-    for row in rows:
-        for key, count in row[name] or ():
-            total[key] = total.get(key, 0) + count
+    total = summed(pair for row in rows for pair in row[name] or ())
     return {key: count / spent if spent > 0 else 0.0 for key, count in total.items()}
 
 

@@ -5,9 +5,9 @@ Every field has the value that a job begins with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from midstream.checkpoint.query_windows import SharingRecord
 from midstream.codec import RecordRow
 from midstream.distribution.balancing import MEMORY
 from midstream.distribution.fragments import Routing, SpreadGroup
+
+Name = TypeVar("Name", bound=Hashable)
+Count = TypeVar("Count", int, float)
 
 History = Sequence[Mapping[str, Any]]
 """Events in the order in which they happened."""
@@ -188,6 +191,18 @@ def class_records(
         for name in sorted(tables):
             found.setdefault(name, {})[what] = list(tables[name])
     return found
+
+
+def summed(counts: Iterable[tuple[Name, Count]]) -> dict[Name, Count]:
+    """Counts by name, those of one name together.
+
+    >>> summed([("A", 1), ("B", 2), ("A", 3)])
+    {'A': 4, 'B': 2}
+    """
+    total: dict[Name, Count] = {}
+    for name, count in counts:
+        total[name] = total[name] + count if name in total else count
+    return total
 
 
 def remembered(loads: Sequence[float], now: Sequence[int]) -> list[float]:

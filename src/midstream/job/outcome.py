@@ -28,7 +28,7 @@ from midstream.distribution.fragments import ARRIVAL, Routing, SpreadGroup, key_
 from midstream.job.actions import Decided
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.lanes import Filled, by_target, lane_numbers, with_lanes
-from midstream.job.outputs.progress import reads_of, silences, unexpected, waits
+from midstream.job.outputs.progress import counted_by_stream, reads_of, silences, unexpected, waits
 from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
 from midstream.job.queries.plan_graph import plans_of
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery, extra
@@ -98,16 +98,16 @@ class Outcome:
         batch, before, read = self.batch, self.before.streams, self.batch.incoming.files or FilesRead()
         names = sorted(d.name for d in batch.incoming.streams.values() if not d.name.startswith("#"))
         moved = {name: files for name, files in read.moved.items() if before.folders.get(name) != read.folders[name]}
-        rows = self._summed("rows", {})
+        rows = counted_by_stream(batch.reports, "rows")
         silent = silences(before.silent, names, {name: rows.get(name, 0) for name in names})
         held = waits(reads_of(batch.queries), self.registers, silent)
         return Streams(
             **numbers,
             registers=self.registers,
             latest=self.latest,
-            rows=self._summed("rows", before.rows),
-            late=self._summed("late", before.late),
-            unusable=self._summed("unusable", before.unusable),
+            rows=counted_by_stream(batch.reports, "rows", before.rows),
+            late=counted_by_stream(batch.reports, "late", before.late),
+            unusable=counted_by_stream(batch.reports, "unusable", before.unusable),
             silent=silent,
             waits={wait.query: wait.to_json() for wait in unexpected(held, batch.incoming.streams.values())},
             doubted=sorted(batch.incoming.reaches.doubted),
@@ -133,14 +133,6 @@ class Outcome:
             for stream, columns in report.streams.nulls.items():
                 found.setdefault(stream, set()).update(columns)
         return {stream: sorted(columns) for stream, columns in found.items() if columns}
-
-    def _summed(self, kind: str, before: Mapping[str, int]) -> dict[str, int]:
-        """Counts by stream, with those of the reports."""
-        total = dict(before)
-        for report in self.batch.reports:
-            for stream, count in getattr(report.streams, kind).items():
-                total[stream] = total.get(stream, 0) + count
-        return total
 
     @cached_property
     def latest(self) -> Mapping[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from midstream.checkpoint.records import summed
 from midstream.job.job import Job
 from midstream.job.queries.running_query import RunningQuery
 from midstream.optimizer.estimates import Estimator
@@ -47,13 +48,9 @@ def expected_moves(job: Job, query: RunningQuery) -> Expected | None:
 def sent_by_site(job: Job, sent: Mapping[str, int]) -> dict[str, int]:
     """Bytes from slot to slot in a batch, as they are counted, by pair of sites."""
     topology = topology_now(job) or topology_of({}, job.state.slots)
-    found: dict[str, int] = {}
-    for pair, size in sent.items():
-        ends = [int(slot) for slot in pair.split(" to ")]
-        if max(ends) < len(topology.slots):
-            name = _named(*(topology.slots[slot] for slot in ends))
-            found[name] = found.get(name, 0) + size
-    return found
+    ends = (([int(slot) for slot in pair.split(" to ")], size) for pair, size in sent.items())
+    known = ((pair, size) for pair, size in ends if max(pair) < len(topology.slots))
+    return summed((_named(*(topology.slots[slot] for slot in pair)), size) for pair, size in known)
 
 
 def _named(sender: str, receiver: str) -> str:

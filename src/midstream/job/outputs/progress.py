@@ -13,6 +13,7 @@ from midstream.algebra.time import BEGINNING, INFINITY, moment
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import is_replaced
 from midstream.checkpoint.names import is_rehearsal, query_of
+from midstream.checkpoint.records import summed
 from midstream.distribution.fragments import Staged
 from midstream.job.batch import Batch
 from midstream.job.plans.local_plans import SlotPlans, migrating_to, plans_by_slot
@@ -136,21 +137,21 @@ def seconds_of(reports: Sequence[Report], job: float) -> dict[str, float]:
     return {**seconds, "processor": busiest, "job": job, "spark": max(0.0, job - sum(longest.values()))}
 
 
+def counted_by_stream(reports: Sequence[Report], kind: str, before: Mapping[str, int] | None = None) -> dict[str, int]:
+    """The rows of each stream that slots report of a kind, with those of `before`."""
+    here = (pair for report in reports for pair in getattr(report.streams, kind).items())
+    return summed((*(before or {}).items(), *here))
+
+
 def slot_loads(reports: Sequence[Report]) -> dict[int, float]:
     """The processor seconds that a batch took in each slot, over all stages."""
-    found: dict[int, float] = {}
-    for report in (report for report in reports if report.slot >= 0):
-        found[report.slot] = found.get(report.slot, 0.0) + report.processor
-    return found
+    return summed((report.slot, report.processor) for report in reports if report.slot >= 0)
 
 
 def slot_work(reports: Sequence[Report]) -> dict[int, int]:
     """What the operators of each slot did in a batch: rows looked up, candidate pairs and rows stored."""
-    found: dict[int, int] = {}
-    for report in (report for report in reports if report.slot >= 0):
-        done = [part.work for part in report.fragments.values()]
-        found[report.slot] = found.get(report.slot, 0) + sum(w.probed + w.matched + w.inserted for w in done)
-    return found
+    works = ((r.slot, [part.work for part in r.fragments.values()]) for r in reports if r.slot >= 0)
+    return summed((slot, sum(w.probed + w.matched + w.inserted for w in done)) for slot, done in works)
 
 
 def exchanges_of(batch: Batch, plan: str, staged: Staged, number: int) -> int:
@@ -168,13 +169,8 @@ def moved_bytes(reports: Sequence[Report], query: str | None = None) -> dict[str
 
     What stays in its slot is none.
     """
-    found: dict[str, int] = {}
-    for report in reports:
-        for slot, size in (report.traffic.sent if query is None else report.traffic.sent_of.get(query, {})).items():
-            if slot != report.slot:
-                pair = f"{report.slot} to {slot}"
-                found[pair] = found.get(pair, 0) + size
-    return found
+    sent = ((r.slot, r.traffic.sent if query is None else r.traffic.sent_of.get(query, {})) for r in reports)
+    return summed((f"{own} to {slot}", size) for own, sizes in sent for slot, size in sizes.items() if slot != own)
 
 
 def metrics_row(event: Mapping[str, Any], manifest: Manifest, now: float) -> dict[str, Any]:
@@ -263,9 +259,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
             total[name] += getattr(part.work, name)
     return {
         "batch_id": batch.batch_id,
-        "rows": _summed(report.streams.rows for report in batch.reports),
-        "late": _summed(report.streams.late for report in batch.reports),
-        "unusable": _summed(report.streams.unusable for report in batch.reports),
+        **{kind: counted_by_stream(batch.reports, kind) for kind in ("rows", "late", "unusable")},
         "queries": by_query,
         **_instants(batch, manifest),
         "plans": {
@@ -310,14 +304,6 @@ def _instants(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
 def _released(manifest: Manifest) -> dict[str, int]:
     """How far the results of each query are released; those of queries that were replaced are for good."""
     return {name: at for name, at in manifest.released.items() if not is_replaced(manifest, name)}
-
-
-def _summed(counts: Any) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for count in counts:
-        for name, value in count.items():
-            total[name] = total.get(name, 0) + value
-    return total
 
 
 log = logging.getLogger(__name__)

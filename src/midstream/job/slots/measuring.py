@@ -17,6 +17,7 @@ from midstream.adaptation.hot_groups import HotDealing, HotGroup, HotPolicy, Ref
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import query_of
+from midstream.checkpoint.records import summed
 from midstream.distribution.balancing import skew
 from midstream.distribution.fragments import ARRIVAL, GroupName, Routing, SpreadGroup, class_received, in_words
 from midstream.distribution.plan_texts import slots_text
@@ -198,11 +199,8 @@ def _items(batch: Batch, classes: Sequence[str]) -> tuple[list[_Item], list[_Ite
 
 def _loads(items: Sequence[_Item], batch: Batch, reading: Mapping[int, set[str]], interval: float) -> list[GroupLoad]:
     """What each group takes of its slot's time and state."""
-    now, before = dict[tuple[str, int], float](), dict[tuple[str, int], float]()
-    for item in items:
-        place = (item.key_class, item.slot)
-        now[place] = now.get(place, 0.0) + item.rows
-        before[place] = before.get(place, 0.0) + item.lately
+    now = summed(((item.key_class, item.slot), item.rows) for item in items)
+    before = summed(((item.key_class, item.slot), item.lately) for item in items)
     seconds, rows, held = (dict[tuple[str, int], float]() for _ in range(3))
     classes = {(p.name, f.number): class_received(f) for p in batch.lanes for f in p.query.staged.fragments}
     for report in batch.reports:
@@ -342,20 +340,15 @@ def _hot_group(traffic: Sequence[Traffic], name: GroupName) -> HotGroup:
         found = [slot.hot_keys[name] for slot in traffic if name in slot.hot_keys]
         return HotGroup(name, 0.0, _rows_of(traffic, name), key=max(found, key=lambda hot: hot[1])[0] if found else "")
     key_class, group = name
-    rows: dict[str, int] = {}
-    for slot in traffic:
-        for key, counts in slot.exchanged.get(key_class, {}).items():
-            if counts.get(group):
-                rows[key] = rows.get(key, 0) + counts[group]
+    by_key = (pair for slot in traffic for pair in slot.exchanged.get(key_class, {}).items())
+    rows = summed((key, counts[group]) for key, counts in by_key if counts.get(group))
     return HotGroup(group, 0.0, rows, key_class=key_class, words=in_words(key_class))
 
 
 def _rows_of(traffic: Sequence[Traffic], group: int) -> Mapping[str, int]:
     """How many rows of a group came of each stream; none if most of its work comes through an exchange."""
-    found: dict[str, int] = {}
-    for slot in traffic:
-        for stream, counts in slot.arrived.items():
-            found[stream] = found.get(stream, 0) + counts.get(group, 0)
+    arrivals = (pair for slot in traffic for pair in slot.arrived.items())
+    found = summed((stream, counts.get(group, 0)) for stream, counts in arrivals)
     everything = sum(slot.groups.get(group, 0) for slot in traffic)
     by_key = (counts for slot in traffic for by in slot.exchanged.values() for counts in by.values())
     everything -= sum(counts.get(group, 0) for counts in by_key)

@@ -18,6 +18,7 @@ from midstream.algebra.declarations import UserFunction
 from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.process import this_process
+from midstream.checkpoint.records import summed
 from midstream.errors import InternalError, MidstreamError
 from midstream.operators.base import Work
 from midstream.operators.elements import Ticks
@@ -226,11 +227,7 @@ class Traffic:
 
     def of_class(self, key_class: str) -> dict[int, int]:
         """How many rows of each partition group of a key class were sent on."""
-        found: dict[int, int] = {}
-        for counts in self.exchanged.get(key_class, {}).values():
-            for group, count in counts.items():
-                found[group] = found.get(group, 0) + count
-        return found
+        return summed(pair for counts in self.exchanged.get(key_class, {}).values() for pair in counts.items())
 
     def count_exchanged(self, groups: npt.NDArray[np.integer], key_class: str, key: str) -> None:
         """Counts rows that are sent on by a key by their partition groups, for all and for their key class."""
