@@ -5,7 +5,6 @@ Ticks are given as they are; what has no beginning or no end yet is null.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from midstream.checkpoint.collect import garbage
 from midstream.checkpoint.lease import seen
 from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.records import grouped
 from midstream.checkpoint.stops import newest_manifest
 from midstream.checkpoint.store import CheckpointStore
 
@@ -38,12 +38,9 @@ class StoredState:
 
 def stored_states(manifest: Manifest, parts: Sequence[str], by_slot: bool = False) -> Iterator[StoredState]:
     """The states of some parts of a query; a segment that several name counts once."""
-    held: dict[tuple[int, int, str, tuple[str, ...]], list[SegmentEntry]] = defaultdict(list)
-    for part in parts:
-        for stage, slots in sorted(manifest.segments.get(part, {}).items()):
-            for slot, entries in sorted(slots.items()):
-                for entry in entries:
-                    held[stage, slot if by_slot else -1, entry.state, entry.key].append(entry)
+    stages = (stage for part in parts for stage in sorted(manifest.segments.get(part, {}).items()))
+    slots = ((stage, slot if by_slot else -1, own) for stage, slots in stages for slot, own in sorted(slots.items()))
+    held = grouped(((stage, slot, e.state, e.key), e) for stage, slot, entries in slots for e in entries)
     for (stage, slot, state, key), entries in held.items():
         yield StoredState(stage, state, key, **size_of(entries), slot=slot if by_slot else None)
 

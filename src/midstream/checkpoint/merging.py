@@ -17,6 +17,7 @@ from typing import TypeVar
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile, Superseded
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import grouped
 from midstream.checkpoint.retention import REPLACED
 
 FEWEST = 8
@@ -144,11 +145,8 @@ def _done(manifest: Manifest, query: str) -> Iterator[ResultFile]:
 
 
 def _of_shared(manifest: Manifest) -> Iterator[SharedMerge]:
-    users: dict[str, list[tuple[str, ResultFile]]] = defaultdict(list)
-    for query in manifest.outputs.results:
-        for file in _done(manifest, query):
-            if file.part:
-                users[file.path].append((query, file))
+    done = ((query, file) for query in manifest.outputs.results for file in _done(manifest, query) if file.part)
+    users = grouped((file.path, (query, file)) for query, file in done)
     folders: dict[str, list[_Whole]] = defaultdict(list)
     for path, used in users.items():
         if len({file.part for _, file in used}) < len(used):
@@ -156,18 +154,13 @@ def _of_shared(manifest: Manifest) -> Iterator[SharedMerge]:
         folders[path.rpartition("/")[0]].append(_Whole(path, sum(file.rows for _, file in used)))
     for folder, wholes in folders.items():
         for alike in _alike(wholes):
-            old: dict[str, list[ResultFile]] = defaultdict(list)
-            for whole in alike:
-                for query, file in users[whole.path]:
-                    old[query].append(file)
+            old = grouped(each for whole in alike for each in users[whole.path])
             yield SharedMerge(folder, {query: tuple(files) for query, files in sorted(old.items())})
 
 
 def _alike(files: Sequence[AnyFile]) -> Iterator[tuple[AnyFile, ...]]:
-    tiers: dict[int, list[AnyFile]] = defaultdict(list)
-    for file in files:
-        if file.rows < LARGEST:
-            tiers[max(1, file.rows).bit_length() // FEWEST.bit_length()].append(file)
+    small = (file for file in files if file.rows < LARGEST)
+    tiers = grouped((max(1, file.rows).bit_length() // FEWEST.bit_length(), file) for file in small)
     for tier in tiers.values():
         chosen, rows = [], 0
         for file in tier:

@@ -26,6 +26,7 @@ from midstream.distribution.fragments import Routing, SpreadGroup
 
 Name = TypeVar("Name", bound=Hashable)
 Count = TypeVar("Count", int, float)
+Value = TypeVar("Value")
 
 History = Sequence[Mapping[str, Any]]
 """Events in the order in which they happened."""
@@ -203,6 +204,18 @@ def summed(counts: Iterable[tuple[Name, Count]]) -> dict[Name, Count]:
     for name, count in counts:
         total[name] = total[name] + count if name in total else count
     return total
+
+
+def grouped(pairs: Iterable[tuple[Name, Value]]) -> dict[Name, list[Value]]:
+    """Values by name, in their order.
+
+    >>> grouped([("A", 1), ("B", 2), ("A", 3)])
+    {'A': [1, 3], 'B': [2]}
+    """
+    found: dict[Name, list[Value]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
 
 
 def remembered(loads: Sequence[float], now: Sequence[int]) -> list[float]:

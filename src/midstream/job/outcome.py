@@ -22,6 +22,7 @@ from midstream.checkpoint.records import (
     Slots,
     Streams,
     class_records,
+    grouped,
     remembered,
 )
 from midstream.distribution.fragments import ARRIVAL, Routing, SpreadGroup, key_classes
@@ -260,11 +261,8 @@ class Outcome:
     @cached_property
     def _new_results(self) -> dict[str, list[ResultFile]]:
         """The new result files by query."""
-        given: dict[str, list[ResultFile]] = {}
-        for report in sorted(self.batch.reports, key=lambda r: r.slot):
-            for name, file in report.results.items():
-                given.setdefault(query_of(name), []).append(file)
-        return given
+        reports = sorted(self.batch.reports, key=lambda report: report.slot)
+        return grouped((query_of(name), file) for report in reports for name, file in report.results.items())
 
     def _segments(self) -> dict[str, Stored]:
         found: dict[str, Filled] = {lane.name: {} for lane in self.batch.lanes}
@@ -338,11 +336,9 @@ class Outcome:
         """What a migration has cost by the end of this batch, in all slots or in the one that migrates."""
         batch = self.batch
         known = migration.account or Account.opened(batch.position.advanced_to(query.name), batch.started)
-        reports: dict[tuple[str, int], list[FragmentReport]] = {}
-        for report in batch.reports:
-            for place, part in report.fragments.items():
-                if query_of(place[0]) == query.name and slot in (None, report.slot):
-                    reports.setdefault(place, []).append(part)
+        here = (report for report in batch.reports if slot in (None, report.slot))
+        parts = (part for report in here for part in report.fragments.items())
+        reports = grouped((place, part) for place, part in parts if query_of(place[0]) == query.name)
         return known.after(
             batch.advance_to(query), batch.started + batch.job_seconds, self._heard(query), *extra(reports, query.name)
         )

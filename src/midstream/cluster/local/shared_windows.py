@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from midstream.algebra.physical import PhysicalNode, SourceNode, walk_physical
+from midstream.checkpoint.records import grouped
 from midstream.cluster.local.shared_parts import Owner, SharedPart
 from midstream.migration.contents import ports_of
 from midstream.migration.execution import SingleBox
@@ -66,13 +67,10 @@ def _alias(node: PhysicalNode) -> str | None:
 
 def windows_in_common(owner: Owner, owners: Iterable[Owner]) -> Iterator[tuple[WholeWindow, WholeWindow]]:
     """The windows of a newcomer that others keep already, each with the one that has been kept longest."""
-    known: dict[str, list[WholeWindow]] = defaultdict(list)
-    for other in owners:
-        for window in windows_of(other):
-            known[window.state.id].append(window)
+    known = grouped((window.state.id, window) for other in owners for window in windows_of(other))
     done: set[Wire] = set()
     for window in windows_of(owner):
-        fit = [w for w in known[window.state.id] if w.has_null_keys or not window.has_null_keys]
+        fit = [w for w in known.get(window.state.id, ()) if w.has_null_keys or not window.has_null_keys]
         if fit and window.wire not in done:
             done.add(window.wire)
             yield window, min(fit, key=lambda w: w.since)

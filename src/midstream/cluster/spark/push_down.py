@@ -25,6 +25,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.expressions import TRUE, Expression, conjunction
 from midstream.algebra.physical import Filter, PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING, FARTHEST
+from midstream.checkpoint.records import grouped
 from midstream.cluster.spark.environment import is_one_process
 from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.cluster.spark.versions import COUNTS_LAST_ATTEMPTS
@@ -185,13 +186,9 @@ def push_down(
 
 def selections(queries: Iterable[RunningQuery]) -> dict[str, list[tuple[SourceNode, Expression]]]:
     """The selections right above the sources of each stream, over all plans at work; true where there is none."""
-    found: dict[str, list[tuple[SourceNode, Expression]]] = {}
-    for query in queries:
-        plans = [query.plan, *([] if query.migration is None else [query.migration.target.plan])]
-        for plan in plans:
-            for source, predicates in _above_sources(plan.physical):
-                found.setdefault(source.stream.name, []).append((source, conjunction(predicates)))
-    return found
+    running = [own for query in queries for own in (query, query.migration and query.migration.target) if own]
+    above = (each for own in running for each in _above_sources(own.plan.physical))
+    return grouped((source.stream.name, (source, conjunction(predicates))) for source, predicates in above)
 
 
 def selection_lines(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from midstream.checkpoint.file_entries import SourceFile
+from midstream.checkpoint.records import grouped
 from midstream.errors import JobError
 
 
@@ -39,9 +40,7 @@ class KnownFolder:
         if now == self.folder:
             return self.files
         by_path = {file.path: file for file in present}
-        moved: dict[tuple[str, int, int], list[str]] = {}
-        for file in present:
-            moved.setdefault(_mark(file), []).append(file.path)
+        moved = grouped((_mark(file), file.path) for file in present)
         return [replace(file, path=self._seen_from(now, file, by_path, moved)) for file in self.files]
 
     def _seen_from(

@@ -15,6 +15,7 @@ from typing import Any
 
 from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.checkpoint.names import lane_name
+from midstream.checkpoint.records import grouped
 from midstream.distribution.fragments import Fragment, Received
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.lanes import TARGET
@@ -95,11 +96,8 @@ Seen = dict[tuple[int, str, int], OperatorReport]
 
 
 def _by_part(slots: Sequence[Report]) -> Reports:
-    found: Reports = {}
-    for report in slots:
-        for (part, fragment), record in report.fragments.items():
-            found.setdefault(part, []).append((fragment, record))
-    return found
+    records = (each for report in slots for each in report.fragments.items())
+    return grouped((part, (fragment, record)) for (part, fragment), record in records)
 
 
 def _figures(reports: Reports, name: str, query: RunningQuery, which: str) -> dict[str, list[float]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.carriers import carried, carrier, restored
+from midstream.checkpoint.records import grouped
 from midstream.errors import JobError
 from midstream.job.task.reports import Report
 from midstream.operators.elements import Elements, Hashes, concatenate_batches, rows_without_columns
@@ -52,10 +53,7 @@ class Layout:
 
     def split(self, tables: Iterable[pa.RecordBatch]) -> dict[int, pa.RecordBatch]:
         """The rows of each port that has some, with all columns of the layout."""
-        found: dict[int, list[pa.RecordBatch]] = {}
-        for table in tables:
-            for port, rows in self._split(table).items():
-                found.setdefault(port, []).append(rows)
+        found = grouped(part for table in tables for part in self._split(table).items())
         return {port: concatenate_batches(parts) for port, parts in found.items()}
 
     def _split(self, table: pa.RecordBatch) -> dict[int, pa.RecordBatch]:

@@ -8,7 +8,6 @@ again), the task is dropped and another one is opened. A task is kept only once 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -19,6 +18,7 @@ import pyarrow as pa
 from midstream.checkpoint.files import Files, SideBySide
 from midstream.checkpoint.maps import Mapped
 from midstream.checkpoint.packs import SegmentEntry, StateKey, open_in
+from midstream.checkpoint.records import grouped
 from midstream.job.task.reports import Report
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -174,10 +174,8 @@ class Pool:
         if self.unified:
             return
         self.unified = True
-        equal: dict[object, list[tuple[int, SortedState]]] = defaultdict(list)
-        for task in self.tasks:
-            for token, frontier, state in task.windows():
-                equal[token].append((frontier, state))
+        windows_of = (window for task in self.tasks for window in task.windows())
+        equal = grouped((token, (frontier, state)) for token, frontier, state in windows_of)
         for windows in equal.values():
             first = min(windows, key=lambda window: window[0])[1]
             for _, other in windows:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from midstream.checkpoint.records import grouped
 from midstream.job.task.exchange import MOST_TEXT
 from midstream.job.task.memory import Spill
 from midstream.operators.elements import Ticks, concatenate_batches
@@ -124,10 +125,7 @@ class Runs:
         return taken
 
     def _together(self, parts: list[tuple[int, Accepted]]) -> Mapping[int, Accepted]:
-        found: dict[int, list[Accepted]] = {}
-        for port, part in parts:
-            found.setdefault(port, []).append(part)
-        return {port: self._merged(some) for port, some in sorted(found.items())}
+        return {port: self._merged(some) for port, some in sorted(grouped(parts).items())}
 
     def _merged(self, parts: list[Accepted]) -> Accepted:
         if len(parts) == 1:

@@ -16,6 +16,7 @@ from midstream.algebra.declarations import UserFunction
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.packs import SegmentEntry, StateKey, kept_entries, open_in, open_segment, open_states
+from midstream.checkpoint.records import grouped
 from midstream.distribution.fragments import Received, Routing, leaves
 from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName
 from midstream.distribution.placement import Placed
@@ -84,9 +85,7 @@ class StateStore:
             for segment in state.segments:
                 if segment.place is None and id(segment) not in self.pool.written:
                     new.setdefault(id(segment), (name, segment))
-        held: dict[StateKey, list[Segment]] = {}
-        for name, segment in new.values():
-            held.setdefault(name, []).append(segment)
+        held = grouped(new.values())
         path = partial(name_for, "state", self.batch_id, self.slot, self.number)
         entries = write_packs(self.files, path, held, self.memory)
         ordered = [segment for segments in held.values() for segment in segments]
@@ -127,10 +126,7 @@ def remove_unused(files: Files, written: Sequence[str], entries: Sequence[Segmen
 
 def by_state(entries: Sequence[SegmentEntry]) -> Mapping[StateKey, list[SegmentEntry]]:
     """Entries by the states that they are of."""
-    found: dict[StateKey, list[SegmentEntry]] = {}
-    for entry in entries:
-        found.setdefault((entry.state, entry.key), []).append(entry)
-    return found
+    return grouped(((entry.state, entry.key), entry) for entry in entries)
 
 
 Entries = Mapping[int, Sequence[SegmentEntry]]

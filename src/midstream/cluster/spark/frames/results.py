@@ -17,6 +17,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS, QUERY, require_present
+from midstream.checkpoint.records import grouped
 from midstream.checkpoint.retention import kept_from, warn_of_removed, warn_of_removed_dead_letters
 from midstream.checkpoint.stored_results import released_files
 from midstream.job.outputs.results import start_column
@@ -74,11 +75,8 @@ def _frame(spark: SparkSession, files: Files, named: list[ResultFile], plan: Pla
 
 def _rows(spark: SparkSession, files: Files, named: list[ResultFile], schema: StructType) -> DataFrame:
     """What files hold of one query, also those that it shares."""
-    parts: dict[str, list[str]] = {}
-    for file in named:
-        parts.setdefault(file.part, []).append(file.path)
     frames = []
-    for part, paths in parts.items():
+    for part, paths in grouped((file.part, file.path) for file in named).items():
         if not part:
             frames.append(_parquet(spark, files, schema, paths))
             continue
