@@ -6,8 +6,10 @@ Every error carries a message, and where they help a detail (why) and a hint (wh
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
-from typing import Self
+from collections.abc import Collection, Mapping
+from typing import Self, TypeVar
+
+Q = TypeVar("Q")
 
 
 class MidstreamError(Exception):
@@ -117,6 +119,15 @@ def instead_of(name: object, known: Collection[str]) -> str:
 
     near = get_close_matches(str(name), list(known), 1)
     return f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
+
+
+def query_in(queries: Mapping[str, Q], name: str, hint: str | None = None) -> Q:
+    """One of some queries by its name; refuses a name that none of them has."""
+    if name not in queries:
+        raise QueryError(
+            f"there is no query {name}", detail=f"the queries are {', '.join(queries) or 'none'}", hint=hint
+        )
+    return queries[name]
 
 
 def level_outside() -> int:

@@ -120,7 +120,7 @@ def test_newest_results_are_shown_as_they_will_be_read(finished_job):
         assert names == job.results(query).column_names and len(told["rows"]) == min(50, len(newest))
         assert [row[names.index("valid_from")] for row in told["rows"]] == starts
     unknown = looking.get("/api/results", params={"query": "nobody"})
-    assert unknown.status_code == 422 and "the job has no query nobody" in unknown.text
+    assert unknown.status_code == 422 and "there is no query nobody" in unknown.text
 
 
 def test_charts_are_told_every_batch_and_every_change(finished_job):

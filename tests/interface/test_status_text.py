@@ -76,7 +76,7 @@ def test_a_plan_of_a_job_that_does_not_run_is_told_from_its_checkpoint(folder):
     assert code == 0 and "Plan ((O P) S)" in told and "the job does not run" in told and "└─ Source shipments" in told
     assert json.loads(said("plan", folder, "matches", "--json")[1])["plan"] == "((O P) S)"
     code, told = said("plan", folder, "nobody")
-    assert code == 2 and "the job has no query nobody" in told
+    assert code == 2 and "there is no query nobody" in told
 
 
 def test_stopping_a_job_that_does_not_run_says_so_and_does_not_wait(folder):

@@ -213,7 +213,7 @@ def test_results_of_replaced_queries_go_and_then_the_query(tmp_path: Path) -> No
     for i in range(9, BATCHES):
         session.push("A", rows(i))
     assert list(session.job.queries) == ["q"]
-    with pytest.raises(ms.QueryError, match="has no query") as refused:
+    with pytest.raises(ms.QueryError, match="there is no query") as refused:
         session.job.results(old)
     assert refused.value.hint == "retention removes the results of replaced queries"
     session.stop()

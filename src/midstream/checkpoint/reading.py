@@ -40,7 +40,7 @@ from midstream.checkpoint.stored import (
 from midstream.checkpoint.stored_queries import stored_query
 from midstream.checkpoint.stored_results import newest_results, stored_results
 from midstream.checkpoint.stored_slots import StoredSlots, stored_slots
-from midstream.errors import QueryError
+from midstream.errors import query_in
 from midstream.html import Records, escaped, section, table
 from midstream.optimizer.sites.links import links_from_json, links_summary
 
@@ -225,10 +225,7 @@ class StoredJob:
 
     def query(self, name: str) -> StoredQuery:
         """A query by its name."""
-        if name not in self.queries:
-            known = ", ".join(self.queries) or "none"
-            raise QueryError(f"the job has no query {name}", detail=f"its queries are {known}")
-        return self.queries[name]
+        return query_in(self.queries, name)
 
     @looked_up
     def streams(self) -> Mapping[str, StoredStream]:

@@ -22,7 +22,7 @@ from midstream.checkpoint.outputs import read_results
 from midstream.checkpoint.retention import kept_from, warn_of_removed
 from midstream.checkpoint.stops import newest_manifest
 from midstream.checkpoint.store import CheckpointStore
-from midstream.errors import QueryError
+from midstream.errors import QueryError, query_in
 from midstream.operators.ordering import total_order
 from midstream.operators.vectors import column_of, numbers_of
 
@@ -159,10 +159,8 @@ def _in_one(column: pa.ChunkedArray) -> pa.Array:
 def require_query(manifest: Manifest, query: str) -> None:
     """Refuses a query that a checkpoint has no results of."""
     if query not in manifest.queries and query not in manifest.outputs.results:
-        known = ", ".join(manifest.queries) or "none"
         gone = "@" in query and "replaced" in manifest.settings.retention
-        hint = "retention removes the results of replaced queries" if gone else None
-        raise QueryError(f"the job has no query {query}", detail=f"its queries are {known}", hint=hint)
+        query_in(manifest.queries, query, "retention removes the results of replaced queries" if gone else None)
 
 
 def _schema(manifest: Manifest, query: str, tables: list[pa.Table]) -> pa.Schema | None:

@@ -36,9 +36,8 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import status_record
 from midstream.cluster.any_session import Session
 from midstream.cluster.query import Query
-from midstream.errors import InternalError, MidstreamError
+from midstream.errors import InternalError, MidstreamError, query_in
 from midstream.job.commands.forecast import forecast, offered_plans
-from midstream.job.commands.replacement import query_named
 from midstream.job.events import AddingRecorded, CostsCorrected, TextChanged
 from midstream.job.job import Job
 from midstream.job.requests import without_deadline
@@ -106,7 +105,7 @@ def carry_out(session: Commanded, command: Command) -> Any:
             query = session.queries_by(name)
             return {"query": name, "plan": query.plan.text, "explain": query.explain()}
         case OfferPlans(name):
-            return {"query": name, "plans": offered_plans(job, query_named(job, name))}
+            return {"query": name, "plans": offered_plans(job, query_in(job.queries, name))}
         case ForecastOf(wanted):
             return forecast(job, wanted, session.catalog)
         case Migrate(name, plan, strategy):

@@ -17,7 +17,7 @@ from midstream.checkpoint.commands import ReplaceQuery
 from midstream.checkpoint.lease import LostLease
 from midstream.checkpoint.names import copy_name, is_rehearsal
 from midstream.cluster.backend import Backend, Input
-from midstream.errors import ClusterError, JobError, MidstreamError, MigrationError, QueryError
+from midstream.errors import ClusterError, JobError, MidstreamError, MigrationError, query_in
 from midstream.job.batch import TICKS
 from midstream.job.circumstances import require_unfinished
 from midstream.job.commands.adding import Adding, first_plan
@@ -210,10 +210,7 @@ class Enrolment:
 
     def query(self, name: str) -> RunningQuery:
         """A query by its name; copies by which migrations are verified have none of their own."""
-        queries = {known: query for known, query in self.job.queries.items() if not is_rehearsal(known)}
-        if name not in queries:
-            raise QueryError(f"there is no query {name}", detail=f"the queries are {', '.join(queries) or 'none'}")
-        return queries[name]
+        return query_in({known: query for known, query in self.job.queries.items() if not is_rehearsal(known)}, name)
 
     def add(self, text: Text, catalog: Catalog, policy: Policy | None, replace: bool) -> None:
         """Takes a query up; what the checkpoint knows of it goes on."""

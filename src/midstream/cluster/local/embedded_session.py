@@ -25,7 +25,7 @@ from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_parts import Owner, SharedPart, SharedParts, frontier_of
 from midstream.cluster.local.shared_windows import inherit_windows, unify
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
-from midstream.errors import InputError, JobError, QueryError
+from midstream.errors import InputError, JobError, QueryError, query_in
 from midstream.inputs import StreamSettings, table_of
 from midstream.job.gate import Turn
 from midstream.job.outputs.progress import Wait, is_worth_a_warning, silences, unexpected, wait_text, waits
@@ -140,9 +140,8 @@ class EmbeddedSession(Session):
 
     def drop(self, name: str) -> None:
         with self.turn.taken("drop"):
-            query = self.queries.pop(name, None)
-            if query is None:
-                raise QueryError(f"there is no query {name}")
+            query = query_in(self.queries, name)
+            del self.queries[name]
             query.events.append({"event": "dropped", "at": query.frontier})
             self.parts.leave(name, query.live.sources)
 

@@ -20,7 +20,7 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored_results import read_query_results, start_of
 from midstream.checkpoint.subscriptions import Released, Subscription, require_kept
 from midstream.connectors.forms import in_form
-from midstream.errors import InputError, MidstreamError, QueryError
+from midstream.errors import InputError, MidstreamError, QueryError, query_in
 from midstream.inputs.json_values import json_row
 from midstream.interface.plain_values import columns_as_json, table_as_json
 
@@ -97,8 +97,7 @@ class Relations:
         job = StoredJob.open(self.checkpoint)
         if form not in ("rows", "changelog"):
             raise InputError(f"changes have no form {form!r}", hint="use rows or changelog")
-        if query not in job.manifest.queries:
-            raise QueryError(f"the job has no query {query}", detail=f"its queries are {', '.join(job.queries)}")
+        query_in(job.manifest.queries, query)
         require_kept(job.manifest, query, since)
         return self._events(Subscription(self.checkpoint, query, since), form)
 

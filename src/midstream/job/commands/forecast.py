@@ -36,9 +36,9 @@ from midstream.checkpoint.packs import entries_in
 from midstream.checkpoint.stored_slots import moving_groups
 from midstream.distribution.fragments import ARRIVAL, Routing
 from midstream.distribution.move_legality import protocol_named
-from midstream.errors import InternalError, JobError, MigrationError, QueryError
+from midstream.errors import InternalError, JobError, MigrationError, QueryError, query_in
 from midstream.job.commands.adding import Adding
-from midstream.job.commands.replacement import query_named, replacement, switched
+from midstream.job.commands.replacement import replacement, switched
 from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import CostsCorrected, MoveCancelled, Rebalanced
 from midstream.job.job import Job
@@ -75,9 +75,9 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
     """What a command would do; texts of queries are bound to the streams of a catalog."""
     match command:
         case Migrate(name, plan):
-            return _migrate(job, query_named(job, name), plan, command.part)
+            return _migrate(job, query_in(job.queries, name), plan, command.part)
         case CancelMigration(name):
-            query = query_named(job, name)
+            query = query_in(job.queries, name)
             migration = require_cancellable(query, move_of(job.manifest, name))
             return {"query": name, "plan": query.plan.text, "cancelled": migration.target.plan.text}
         case ScheduleOperators(scheduling):
@@ -89,7 +89,7 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
         case SwitchQuery(name):
             return switched(job, name)
         case DropQuery(name):
-            return _drop(job, query_named(job, name))
+            return _drop(job, query_in(job.queries, name))
         case Rebalance(protocol, by, routing):
             return _rebalance(job, routing, protocol_named(protocol), by or "")
         case CancelRebalance():
@@ -104,7 +104,7 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
         case CorrectCosts(factors):
             return _corrected(job, factors)
         case Adapt(name, mode):
-            return _adapt(job, query_named(job, name), mode)
+            return _adapt(job, query_in(job.queries, name), mode)
         case ResumeQuery(name):
             return _resume(job, name)
         case StopJob():
@@ -273,7 +273,7 @@ def _drop(job: Job, query: RunningQuery) -> Record:
 def _resume(job: Job, name: str) -> Record:
     fault = job.state.faults.stopped.get(name)
     if fault is None:
-        query_named(job, name)
+        query_in(job.queries, name)
         raise JobError(f"query {name} is not in quarantine")
     last = fault.batch if job.manifest is None else job.manifest.batch_id
     return {"query": name, "reason": fault.reason, "since": fault.batch, "missed": last - fault.batch + 1}
@@ -314,7 +314,7 @@ def _links(job: Job, wanted: Mapping[str, str]) -> Record:
     later = located.changed(known, wanted)
     queries = {}
     for name in job.watchers.by_query:
-        query = query_named(job, name)
+        query = query_in(job.queries, name)
         estimator = watched(job, query, located.topology(job.state.slots, later))
         if estimator is not None:
             best = best_plan(query.plan.query, query.plan.emission, estimator)

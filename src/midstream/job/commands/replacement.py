@@ -8,27 +8,19 @@ from typing import Any
 
 from midstream.algebra.declarations import Catalog
 from midstream.checkpoint.commands import ReplaceQuery
-from midstream.errors import JobError, QueryError
+from midstream.errors import JobError, QueryError, query_in
 from midstream.job.commands.adding import Adding
 from midstream.job.commands.rewording import Replacement, Rewording, Text
 from midstream.job.events import ShadowSwitched
 from midstream.job.job import Job
 from midstream.job.migrations.shadows import ShadowText, shadow_of
 from midstream.job.queries.filling import Pace
-from midstream.job.queries.running_query import Beginning, RunningQuery
+from midstream.job.queries.running_query import Beginning
 from midstream.job.queries.succession import can_wait, hands_on
 from midstream.language import parse
 from midstream.language.over_queries import with_queries
 
 Record = dict[str, Any]
-
-
-def query_named(job: Job, name: str) -> RunningQuery:
-    """A query of the job."""
-    if name not in job.queries:
-        known = ", ".join(job.queries) or "none"
-        raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
-    return job.queries[name]
 
 
 def replacement(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
@@ -64,7 +56,7 @@ def is_much(job: Job, changes: Sequence[Replacement]) -> bool:
 def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replacement]:
     """What a request for another text changes: the query first, then those that read it."""
     begins = Beginning(command.incomplete == "withhold", rate=command.backfill_rate)
-    old = query_named(job, command.query)
+    old = query_in(job.queries, command.query)
     cql = with_queries(command.cql, catalog.queries, catalog.streams)
     text = Text(old.name, cql, parse(cql, catalog), command.plan, old.emit_every, old.share, begins)
     rewording = Rewording(job, Adding(job, catalog.functions), catalog)
@@ -86,13 +78,13 @@ def shadow_by(job: Job, command: ReplaceQuery, changes: Sequence[Replacement], c
     if readers or not first.verdict.ever_complete:
         why = "other queries read it" if readers else first.verdict.complete
         raise JobError(f"another text of query {command.query} cannot be verified: {why}", hint="leave verify out")
-    old = query_named(job, command.query).plan
+    old = query_in(job.queries, command.query).plan
     return shadow_of(command, old, first.new.plan, first.text.cql, catalog.functions)
 
 
 def switched(job: Job, name: str) -> Record:
     """What letting the other text of a query take its place would do."""
-    job.state.after(ShadowSwitched(query_named(job, name).name))
+    job.state.after(ShadowSwitched(query_in(job.queries, name).name))
     known = job.state.verifications.by_query[name]
     assert known.shadow is not None
     return {"query": name, "cql": known.shadow.cql, "verified": known.found().to_json()}

@@ -21,7 +21,7 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry, of_our_own
 from midstream.checkpoint.names import copy_name, is_rehearsal, query_of, renamed_lane, replaced_name
 from midstream.checkpoint.records import QueryAccount
 from midstream.checkpoint.store import CheckpointStore
-from midstream.errors import JobError, MidstreamError, QueryError
+from midstream.errors import JobError, MidstreamError, query_in
 from midstream.job.queries.faults import QUARANTINED, resumed
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.verdict import Verdict
@@ -167,9 +167,7 @@ def cannot_go_on(name: str, entry: QueryEntry, error: MidstreamError) -> JobErro
 
 def without_query(manifest: Manifest, name: str) -> Manifest:
     """The manifest without a query, or without the results of one that was replaced."""
-    if name not in manifest.queries:
-        known = ", ".join(manifest.queries) or "none"
-        raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
+    query_in(manifest.queries, name)
     # A migration's new plan, and a copy by which it is verified, are under the query's name with a sign after it.
     gone = (name, copy_name(name))
     left = manifest.without(gone)
