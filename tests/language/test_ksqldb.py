@@ -205,6 +205,20 @@ def test_a_key_of_a_join_is_that_of_the_side_that_is_there() -> None:
     assert sorted(found, key=str) == [("A", 1, None), ("B", None, 4)]
 
 
+def test_stars_over_a_join_name_columns_after_their_sides() -> None:
+    declared = (
+        "CREATE STREAM L (ID STRING KEY, V INT) WITH (k='l'); CREATE STREAM R (ID STRING KEY, V INT) WITH (k='r');"
+    )
+    joined = f"{declared} CREATE STREAM J AS SELECT * FROM L JOIN R WITHIN 1 SECOND ON L.ID = R.ID;"
+    streams = {"L": stream((0, "a", 1)), "R": stream((100, "a", 4))}
+    whole = ms.run(joined, streams, time="ts", dialect="ksqldb")
+    assert whole.column_names[:4] == ["L_ID", "L_V", "R_ID", "R_V"]
+    sums = f"{joined} SELECT L_ID, L_V + R_V AS S FROM J;"
+    assert rows_of(ms.run(sums, streams, time="ts", dialect="ksqldb")) == [("a", 5)]
+    one = joined.replace("SELECT *", "SELECT R.*, L.V")
+    assert ms.run(one, streams, time="ts", dialect="ksqldb").column_names[:3] == ["R_ID", "R_V", "v"]
+
+
 def test_streams_that_meet_see_the_version_of_that_time() -> None:
     declared = "CREATE TABLE T (ID STRING PRIMARY KEY, V INT) WITH (k='t');"
     streams = {

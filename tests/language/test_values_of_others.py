@@ -217,6 +217,26 @@ def test_versions_are_looked_up_when_a_row_comes() -> None:
     assert found.select(["a", "b"]).to_pylist() == [{"a": 11, "b": 10}, {"a": 13, "b": 12}]
 
 
+def test_versions_with_a_window_are_the_rows_of_that_time() -> None:
+    streams = {
+        "s": pa.table({"ts": [2, 4], "a": [11, 13]}),
+        "v": pa.table({"ts": [1, 3], "b": [10, 12]}),
+    }
+    query = "SELECT a, b FROM s JOIN v [UNBOUNDED] FOR SYSTEM_TIME AS OF PROCTIME() ON a > b"
+    found = ms.run(query, streams, time="ts", dialect="risingwave").select(["a", "b"]).to_pylist()
+    assert found == [{"a": 11, "b": 10}, {"a": 13, "b": 10}, {"a": 13, "b": 12}]
+    with pytest.raises(ms.QueryError, match="versions are told apart"):
+        ms.run(query.replace("[UNBOUNDED]", ""), streams, time="ts", dialect="risingwave")
+
+
+def test_intervals_without_months_have_sums_and_an_order() -> None:
+    amounts = pa.array([(0, 1, 0), None, (0, 0, 10**9)], pa.month_day_nano_interval())
+    table = {"s": pa.table({"ts": [1, 2, 3], "i": amounts})}
+    found = ms.run("SELECT min(i), max(i), sum(i), sum(i + i) FROM s [UNBOUNDED]", table, time="ts").to_pylist()[-1]
+    second, day = dt.timedelta(seconds=1), dt.timedelta(days=1)
+    assert list(found.values())[:4] == [second, day, day + second, 2 * (day + second)]
+
+
 def test_of_rows_that_are_as_near_an_asof_join_takes_the_least() -> None:
     streams = {
         "s": pa.table({"ts": [1], "k": [1], "x": [3]}),

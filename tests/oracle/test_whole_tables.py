@@ -91,7 +91,7 @@ def test_forms_of_other_systems_are_read(query: str, expected: list[tuple[Any, .
         ("SELECT * FROM A POSITIONAL JOIN B", "unexpected 'POSITIONAL'"),
         ("SELECT * FROM A LEFT JOIN B", "expected ON or USING"),
         ("SELECT value FROM json_each('5')", "cannot compute json_pairs"),
-        ("SELECT max(i) FROM I", "max does not take month_day_nano_interval"),
+        ("SELECT max(i) FROM I", "months are not all as long"),
         ("SELECT 1 FROM I WHERE i > i", "> cannot compare month_day_nano_interval"),
     ],
 )

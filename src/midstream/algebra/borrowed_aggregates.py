@@ -129,6 +129,9 @@ KNOWN = {"first": "any_value", "last": "last_known"}
 CONDITIONS = {"bool_and": "min", "bool_or": "max", "count_if": "count"}
 """Aggregates of conditions: false is less than true."""
 
+MEASURED = frozenset({"min", "max", "sum", "avg"})
+"""Aggregates to which an amount of time is as many microseconds; one of months is none."""
+
 AGGREGATES = frozenset({*AGGREGATE, *BORROWED_AGGREGATES, *CONDITIONS, *EXACT})
 """Every aggregate of the language."""
 

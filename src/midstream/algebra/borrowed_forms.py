@@ -167,8 +167,8 @@ PART = " ".join(f"WHEN '{'REF' if p == 'fragment' else p.upper()}' THEN {sql}" f
 PARAMETER = "nullif(regexp_extract({0}, '[?&]' || regexp_escape({1}) || '=([^&#]*)', 1), '')"
 
 AMOUNT = (
-    "CASE WHEN date_part('month', {0}::INTERVAL) + date_part('year', {0}::INTERVAL) = 0 THEN {0}::INTERVAL"
-    " ELSE error('months are not all as long: write days') END"
+    "CASE WHEN date_part('month', {0}::INTERVAL) + date_part('year', {0}::INTERVAL) <> 0"
+    " THEN error('months are not all as long: write days') ELSE {0}::INTERVAL END"
 )
 
 MADE = (

@@ -40,8 +40,10 @@ class Read:
     windowed: bool
 
 
-def of_ksqldb(text: str, times: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Edit]:
-    """A SELECT in words that other systems have too; `keys` are those of tables that are declared."""
+def of_ksqldb(
+    text: str, times: Mapping[str, str], keys: Mapping[str, str], columns: Mapping[str, Sequence[str]]
+) -> Iterator[Edit]:
+    """A SELECT in words that other systems have too; `keys` and `columns` are those of what is declared."""
     tokens = tokens_of(text)
     level = beside(tokens, tokens[0].start)
     words, reads = [token.text.upper() for token in level], list(_reads(level, times))
@@ -60,6 +62,7 @@ def of_ksqldb(text: str, times: Mapping[str, str], keys: Mapping[str, str]) -> I
     instants = yield from _window(text, tokens, level, reads, clauses)
     yield from _without_nulls(text, tokens, keys_of(level), {word: begin for begin, word in clauses}, instants)
     yield from _row_keys(text, level)
+    yield from _stars(level, reads, columns)
     for i, token in enumerate(tokens):
         before, after = tokens[i - 1] if i else NOTHING, [*tokens, NOTHING][i + 1]
         if token.token_type == TokenType.PLUS and TokenType.STRING in (before.token_type, after.token_type):
@@ -136,6 +139,19 @@ def _row_keys(text: str, level: Sequence[Token]) -> Iterator[Edit]:
         if token.text.upper() == "ROWKEY" and before.token_type != TokenType.DOT:
             named = "" if after.token_type == TokenType.ALIAS else " AS ROWKEY"
             yield Edit(token.start, token.end + 1, f"coalesce({equal[1]}, {equal[2]}){named}")
+
+
+def _stars(level: Sequence[Token], reads: Sequence[Read], columns: Mapping[str, Sequence[str]]) -> Iterator[Edit]:
+    """Stars over joins: each column is called after its side, too."""
+    if len(reads) < 2 or any(read.name not in columns for read in reads):
+        return
+    for first, dot, token in zip([NOTHING, NOTHING, *level], [NOTHING, *level], level, strict=False):
+        if token.token_type == TokenType.STAR:
+            one = first.text.casefold() if dot.token_type == TokenType.DOT else None
+            if one is not None or dot.token_type in (TokenType.SELECT, TokenType.COMMA):
+                sides = [read for read in reads if one in (None, read.alias.casefold())]
+                items = [f"{read.alias}.{name} AS {read.alias}_{name}" for read in sides for name in columns[read.name]]
+                yield Edit((token if one is None else first).start, token.end + 1, ", ".join(items))
 
 
 def _window(

@@ -177,7 +177,8 @@ class SourceBinder:
         sides = [side.name for part in equal for side in part.args if isinstance(side, Column)]
         keys = tuple(name for name in sides if name in right.schema.names)
         if is_raw(right) and not keys:
-            raise self.binding.error("versions are told apart by the columns that ON compares", instant)
+            hint = "say by a window which rows there are at that time: b [UNBOUNDED] FOR SYSTEM_TIME AS OF …"
+            raise self.binding.error("versions are told apart by the columns that ON compares", instant, hint=hint)
         now = Window(left, NOW) if is_raw(left) else left
         return now, Window(right, Rows(1, tuple(dict.fromkeys(keys)))) if is_raw(right) else right
 
