@@ -180,3 +180,30 @@ def test_sub_queries_within_bounds_of_time_are_joined_as_streams_are(seed: int) 
 def test_what_is_called_as_the_time_may_be_another_one(query: str) -> None:
     with pytest.raises(ms.QueryError, match="needs a window"):
         ms.run(query, {"a": table([]), "b": table([])}, dialect="flink")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a.k, count(*) AS n FROM a JOIN b ON a.k = b.k AND {bounds} GROUP BY a.k",
+        "SELECT k, count(*) AS n FROM (SELECT a.k FROM a JOIN b ON a.k = b.k AND {bounds}) GROUP BY k",
+        "WITH j AS (SELECT a.k FROM a JOIN b ON a.k = b.k AND {bounds}) SELECT max(k) AS k, count(*) AS n FROM j",
+    ],
+)
+def test_an_aggregate_of_pairs_within_bounds_wants_to_know_that_all_are_kept(query: str) -> None:
+    streams = {
+        "a": table([{"ts": at(0), "k": 1, "v": 0}, {"ts": at(15), "k": 1, "v": 0}]),
+        "b": table([{"ts": at(1), "k": 1, "v": 0}, {"ts": at(16), "k": 1, "v": 0}]),
+    }
+    written = query.format(bounds=BOUNDS)
+    with pytest.raises(ms.QueryError, match="would only see pairs until"):
+        ms.run(written, streams, time="ts", dialect="flink")
+    kept = written.replace("FROM a JOIN b", "FROM a [UNBOUNDED] JOIN b [UNBOUNDED]")
+    last = ms.run(kept, streams, time="ts", dialect="flink").to_pylist()[-1]
+    assert (last["k"], last["n"], last["valid_to"]) == (1, 2, None)
+
+
+def test_a_value_over_rows_of_pairs_within_bounds_is_no_aggregate() -> None:
+    query = f"SELECT a.v AS av, b.v AS bv FROM a JOIN b ON a.k = b.k AND {BOUNDS}"
+    outer = f"SELECT av, max(av) OVER (PARTITION BY bv) AS m FROM ({query})"
+    assert "[RANGE" in to_cql(outer, "flink", "ts")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as kind
 
 from midstream.algebra.borrowed import candidates, columns_among, constant, json_type
+from midstream.algebra.borrowed_forms import AMOUNT
 from midstream.algebra.database import column_name, fitted, measured, run, type_of
 from midstream.algebra.expressions import TRUE, AggregateCall, Expression, filled
 from midstream.algebra.functions import AGGREGATE
@@ -129,9 +130,6 @@ KNOWN = {"first": "any_value", "last": "last_known"}
 CONDITIONS = {"bool_and": "min", "bool_or": "max", "count_if": "count"}
 """Aggregates of conditions: false is less than true."""
 
-MEASURED = frozenset({"min", "max", "sum", "avg"})
-"""Aggregates to which an amount of time is as many microseconds; one of months is none."""
-
 AGGREGATES = frozenset({*AGGREGATE, *BORROWED_AGGREGATES, *CONDITIONS, *EXACT})
 """Every aggregate of the language."""
 
@@ -139,9 +137,9 @@ AGGREGATES = frozenset({*AGGREGATE, *BORROWED_AGGREGATES, *CONDITIONS, *EXACT})
 def overloaded(function: str, types: Sequence[pa.DataType]) -> str:
     """What an aggregate of the language is called where its arguments are other than its own."""
     if function in ("min", "max"):
-        other = len(types) > 1 or any(map(is_nested, types))
+        other = len(types) > 1 or any(is_nested(t) or kind.is_interval(t) for t in types)
     else:
-        other = function in ("sum", "avg") and any(map(kind.is_duration, types))
+        other = function in ("sum", "avg") and any(kind.is_duration(t) or kind.is_interval(t) for t in types)
     return f"nested_{function}" if other else function
 
 
@@ -155,6 +153,8 @@ def borrow_aggregate(
     columns = list(dict.fromkeys([*(arguments[i] for i in columns_among(arguments)), *(key.key for key in order)]))
     columns = columns or [TRUE]  # of constants alone, there are as many as there are rows
     texts = {a: constant(a) or f"{{{columns.index(a)}}}" for a in (*arguments, *(key.key for key in order))}
+    if function.startswith("nested_"):
+        texts |= {a: AMOUNT.replace("{0}", texts[a]) for a in arguments if kind.is_interval(a.type)}
     keys = [key.sql(texts[key.key]) for key in order] + [
         texts[a]
         for a in arguments[:1]

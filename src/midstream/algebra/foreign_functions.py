@@ -1,7 +1,8 @@
-"""Functions of other systems that mean something else than those of their names here, and what is written instead."""
+"""What other systems write: functions that mean something else than those of their names here, clauses, statements."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 _FLINK = {
@@ -114,3 +115,31 @@ CASTS = {"STRING": "iso_text", "VARCHAR": "iso_text", "DATE": "iso_date", "TIMES
 
 CLAUSES = ("WINDOW", "WHERE", "GROUP", "HAVING", "LIMIT")
 """What stands behind FROM in ksqlDB."""
+
+MADE = re.compile(
+    r"""(?:CREATE\s.*?\b(?:STREAM|TABLE|VIEW|SINK)\s+(?:IF\s+NOT\s+EXISTS\s+)?|INSERT\s+INTO\s+)
+    ("[^"]+"|`[^`]+`|[\w.]+).*?(?:\bAS\s+(?=\(|SELECT\b|WITH\b|VALUES\b)|\b(?=SELECT\b|WITH\s+\w+\s+AS\b))""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+"""What stands before a query whose rows go somewhere."""
+
+PLACED = re.compile(
+    r"\s+PARTITION\s+BY\b.*?(?=\s+EMIT\b|\s+LIMIT\b|\s*$)|\s+EMIT\s+(?:CHANGES|FINAL)\b", re.IGNORECASE | re.DOTALL
+)
+"""What ksqlDB says behind a query of where its rows go, and when."""
+
+DECLARED = re.compile(r"CREATE\s.*?\b(?:STREAM|TABLE)\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)\s*\(", re.IGNORECASE)
+"""What begins to say which columns there are."""
+
+WATERMARK = re.compile(
+    r"\bWATERMARK\s+FOR\s+`?(\w+)`?(?:\s+AS\s+`?\w+`?\s*-\s*INTERVAL\s+'?(\w+)'?\s+(\w+))?", re.IGNORECASE
+)
+"""How late rows may come."""
+
+LAST_CONDITION = re.compile(r".*\bON\s+(.*?)\s*=\s*(.*?)\s*(?:\b(?:WHERE|GROUP\s+BY)\b.*)?$", re.IGNORECASE | re.DOTALL)
+"""What two sides of the last join are equal in."""
+
+_AFTER_ORDER = "ROWS RANGE GROUPS LIMIT OFFSET FETCH UNION EXCEPT INTERSECT MEASURES"
+
+AFTER_ORDER = frozenset({*_AFTER_ORDER.split(), *";]),", ""})
+"""What may stand behind a key of ORDER BY."""

@@ -18,7 +18,6 @@ from midstream.algebra.borrowed_aggregates import (
     GIVE_JSON,
     IN_ORDER,
     KNOWN,
-    MEASURED,
     borrow_aggregate,
     overloaded,
 )
@@ -125,8 +124,6 @@ class Aggregates:
         if node.args.get("ignore_nulls"):
             name = KNOWN.get(name, name)
         keys = self._order(node, inner, name, arguments)
-        if name in MEASURED and not distinct:
-            arguments = [inner.borrowed("as_interval", [a], node) if kind.is_interval(a.type) else a for a in arguments]
         name = overloaded(name, [a.type for a in arguments])
         if name in BORROWED_AGGREGATES:
             with self.binding.at(node):

@@ -10,7 +10,6 @@ ever.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from types import MappingProxyType
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.algebra.foreign_functions import AS_STRUCT, BOUNDS, WINDOWS
+from midstream.algebra.foreign_functions import AS_STRUCT, BOUNDS, WATERMARK, WINDOWS
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
 from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
@@ -29,10 +28,6 @@ from midstream.language.nodes import Node, flatten
 from midstream.language.text import CLOSING, OPENING, tokens_of
 
 DIALECTS = ("spark", "flink", "risingwave", "ksqldb")
-
-WATERMARK = re.compile(
-    r"\bWATERMARK\s+FOR\s+`?(\w+)`?(?:\s+AS\s+`?\w+`?\s*-\s*INTERVAL\s+'?(\w+)'?\s+(\w+))?", re.IGNORECASE
-)
 
 NAMES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.DOT, TokenType.COMMA)
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from midstream.algebra.borrowed import BORROWED
+from midstream.algebra.borrowed_aggregates import AGGREGATES
 from midstream.algebra.functions import SCALAR, SYNONYMS
 from midstream.algebra.time import TIMESTAMP_TIME, show_ticks, ticks
 from midstream.errors import QueryError
@@ -63,15 +64,25 @@ def interval_joins(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
     """Windows for streams whose times are joined within bounds."""
     for select in tree_of(text).find_all(exp.Select):
         sources = _sources(select)
-        conditions = [
-            join.args["on"] for join in _joins(select) if join.args.get("kind") == "inner" and join.args.get("on")
-        ]
+        conditions = [j.args["on"] for j in _joins(select) if j.args.get("kind") == "inner" and j.args.get("on")]
         conditions += [select.args["where"].this] if select.args.get("where") is not None else []
         spans = _spans(conditions, sources, times)
         for alias, table in sources.items():
             met = [other for one, other in spans if one == alias and (other, one) in spans]
             if met and table.args.get("window") is None:
+                _require_no_groups(text, select, table)
                 yield behind(table, f" [RANGE '{_shown(max(spans[alias, other] for other in met))}']")
+
+
+def _require_no_groups(text: str, select: Node, table: Node) -> None:
+    """Refuses an aggregate of pairs without end that are joined within bounds: of these few count at a time here."""
+    around = [one for one in select.root().find_all(exp.Select) if any(part is select for part in one.walk())]
+    calls = [call for one in around for item in one.expressions for call in calls_of(item) if not call.args.get("over")]
+    if any(call.name.lower() in AGGREGATES for call in calls) or any(one.args.get("group") for one in around):
+        raise QueryError(
+            "an aggregate of a join within bounds of time would only see pairs until their rows are out of bounds",
+            hint="write [UNBOUNDED] behind the streams that are joined: all pairs count, and all rows are kept",
+        ).at(text, place(table))
 
 
 def outer_joins_apart(text: str, times: Mapping[str, str]) -> str:

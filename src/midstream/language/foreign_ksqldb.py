@@ -7,25 +7,26 @@ null among their keys are left out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.algebra.foreign_functions import BEHIND, CLAUSES
+from midstream.algebra.foreign_functions import BEHIND, CLAUSES, LAST_CONDITION
 from midstream.errors import QueryError
 from midstream.language.foreign_tokens import Edit, beside, keys_of, text_of
 from midstream.language.grammar import NAMES, NOTHING
 from midstream.language.source_grammar import NOT_AN_ALIAS
 from midstream.language.text import tokens_of
 
-LAST_CONDITION = re.compile(
-    r".*\bON\s+(.*?)\s*=\s*(.*?)\s*(?:\bWHERE\b.*|\bGROUP\s+BY\b.*)?$", re.IGNORECASE | re.DOTALL
-)
-
 COMPARED = {TokenType[name] for name in ("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "LIKE", "IN", "BETWEEN")}
+
+
+Tokens = Sequence[Token]
+
+Columns = Mapping[str, Sequence[str]]
+"""By stream that is declared, what its columns are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,7 @@ class Read:
     windowed: bool
 
 
-def of_ksqldb(
-    text: str, times: Mapping[str, str], keys: Mapping[str, str], columns: Mapping[str, Sequence[str]]
-) -> Iterator[Edit]:
+def of_ksqldb(text: str, times: Mapping[str, str], keys: Mapping[str, str], columns: Columns) -> Iterator[Edit]:
     """A SELECT in words that other systems have too; `keys` and `columns` are those of what is declared."""
     tokens = tokens_of(text)
     level = beside(tokens, tokens[0].start)
@@ -74,7 +73,7 @@ def of_ksqldb(
             yield Edit((tokens[i - 2] if dotted else token).start, token.end + 1, f"epoch_ms({time}){named}")
 
 
-def _reads(level: Sequence[Token], times: Mapping[str, str]) -> Iterator[Read]:
+def _reads(level: Tokens, times: Mapping[str, str]) -> Iterator[Read]:
     """The streams in FROM."""
     for i, token in enumerate(level[1:], 1):
         if level[i - 1].token_type in (TokenType.FROM, TokenType.JOIN) and token.token_type in NAMES:
@@ -85,7 +84,7 @@ def _reads(level: Sequence[Token], times: Mapping[str, str]) -> Iterator[Read]:
             yield Read(name, last.text, times.get(name, "ts"), token.start, last.end + 1, windowed)
 
 
-def _within(text: str, level: Sequence[Token], words: Sequence[str], reads: Sequence[Read]) -> Iterator[Edit]:
+def _within(text: str, level: Tokens, words: Sequence[str], reads: Sequence[Read]) -> Iterator[Edit]:
     """`a JOIN b WITHIN (1 HOUR, 2 HOURS) ON …`: b comes an hour before a at most, and two behind it."""
     for i in (i for i, word in enumerate(words) if word == "WITHIN"):
         on = words.index("ON", i)
@@ -97,9 +96,7 @@ def _within(text: str, level: Sequence[Token], words: Sequence[str], reads: Sequ
         yield Edit(level[i].start, level[on].end + 1, f"ON {right} BETWEEN {least} AND {most} AND")
 
 
-def _versions(
-    level: Sequence[Token], words: Sequence[str], reads: Sequence[Read], keys: Collection[str]
-) -> Iterator[Edit]:
+def _versions(level: Tokens, words: Sequence[str], reads: Sequence[Read], keys: Collection[str]) -> Iterator[Edit]:
     """Tables behind streams that are joined within a distance: the versions of the time at which the streams meet."""
     times = [f"{read.alias}.{read.time}" for read in reads if read.name not in keys]
     for place, read in enumerate(reads):
@@ -116,7 +113,7 @@ def _versions(
 
 
 def _without_nulls(
-    text: str, tokens: Sequence[Token], keys: Sequence[Token], begins: Mapping[str, int], instants: Collection[str]
+    text: str, tokens: Tokens, keys: Tokens, begins: Mapping[str, int], instants: Collection[str]
 ) -> Iterator[Edit]:
     """Rows with a null among the keys of GROUP BY left out."""
     if len(keys) == 2 and keys[0].token_type == TokenType.L_PAREN:
@@ -131,7 +128,7 @@ def _without_nulls(
         yield Edit(begins["GROUP"], begins["GROUP"], f"WHERE {there} ")
 
 
-def _row_keys(text: str, level: Sequence[Token]) -> Iterator[Edit]:
+def _row_keys(text: str, level: Tokens) -> Iterator[Edit]:
     """`ROWKEY` of a join: what its sides are equal in, of the one that is there."""
     if (equal := LAST_CONDITION.search(text)) is None:
         return
@@ -141,25 +138,24 @@ def _row_keys(text: str, level: Sequence[Token]) -> Iterator[Edit]:
             yield Edit(token.start, token.end + 1, f"coalesce({equal[1]}, {equal[2]}){named}")
 
 
-def _stars(level: Sequence[Token], reads: Sequence[Read], columns: Mapping[str, Sequence[str]]) -> Iterator[Edit]:
-    """Stars over joins: each column is called after its side, too."""
-    if len(reads) < 2 or any(read.name not in columns for read in reads):
-        return
-    for first, dot, token in zip([NOTHING, NOTHING, *level], [NOTHING, *level], level, strict=False):
-        if token.token_type == TokenType.STAR:
-            one = first.text.casefold() if dot.token_type == TokenType.DOT else None
-            if one is not None or dot.token_type in (TokenType.SELECT, TokenType.COMMA):
-                sides = [read for read in reads if one in (None, read.alias.casefold())]
-                items = [f"{read.alias}.{name} AS {read.alias}_{name}" for read in sides for name in columns[read.name]]
-                yield Edit((token if one is None else first).start, token.end + 1, ", ".join(items))
+def _stars(level: Tokens, reads: Sequence[Read], columns: Columns) -> Iterator[Edit]:
+    """Stars over joins of declared streams: columns are called after their sides, too."""
+    known = len(reads) > 1 and all(read.name in columns for read in reads)
+    for i, token in enumerate(level):
+        before = level[i - 1].token_type
+        if (
+            known
+            and token.token_type == TokenType.STAR
+            and before in (TokenType.SELECT, TokenType.COMMA, TokenType.DOT)
+        ):
+            first = level[i - 2] if before == TokenType.DOT else token
+            sides = [read for read in reads if first is token or read.alias.casefold() == first.text.casefold()]
+            items = [f"{read.alias}.{name} AS {read.alias}_{name}" for read in sides for name in columns[read.name]]
+            yield Edit(first.start, token.end + 1, ", ".join(items))
 
 
 def _window(
-    text: str,
-    tokens: Sequence[Token],
-    level: Sequence[Token],
-    reads: Sequence[Read],
-    clauses: Sequence[tuple[int, str]],
+    text: str, tokens: Tokens, level: Tokens, reads: Sequence[Read], clauses: Sequence[tuple[int, str]]
 ) -> Generator[Edit, None, dict[str, str]]:
     """The window behind a stream as a key of GROUP BY; what times are called there, and here."""
     instants = {"ROWTIME": reads[0].time if reads else "ts"}
@@ -180,7 +176,7 @@ def _window(
     return {**instants, "WINDOWSTART": "window_start", "WINDOWEND": last}
 
 
-def _false_of_nulls(tokens: Sequence[Token], level: Sequence[Token]) -> Iterator[Edit]:
+def _false_of_nulls(tokens: Tokens, level: Tokens) -> Iterator[Edit]:
     """Selected comparisons, and what NOT denies, as false where they are null."""
     end = next((i for i, token in enumerate(level) if token.token_type == TokenType.FROM), len(level))
     item = list[Token]()
@@ -203,7 +199,7 @@ def _false_of_nulls(tokens: Sequence[Token], level: Sequence[Token]) -> Iterator
                 raise QueryError("it is not clear what NOT denies here", hint=hint)
 
 
-def _compares(tokens: Sequence[Token], item: Sequence[Token]) -> bool:
+def _compares(tokens: Tokens, item: Tokens) -> bool:
     """Whether a value is a comparison, or several: one in a CASE is none."""
     if len(item) == 2 and item[0].token_type == TokenType.L_PAREN:
         return _compares(tokens, beside(tokens, tokens[tokens.index(item[0]) + 1].start))

@@ -11,7 +11,7 @@ from itertools import pairwise
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.algebra.foreign_functions import CASTS, FOREIGN_FUNCTIONS, NULLS_FIRST, SUFFIXES, TIGHTNESS
+from midstream.algebra.foreign_functions import AFTER_ORDER, CASTS, FOREIGN_FUNCTIONS, NULLS_FIRST, SUFFIXES, TIGHTNESS
 from midstream.errors import QueryError
 from midstream.language.foreign_tokens import Called, Edit, calls
 from midstream.language.grammar import NAMES, NOTHING
@@ -22,11 +22,6 @@ _LOOSE = "AND OR NOT EQ NEQ NULLSAFE_EQ LT LTE GT GTE LIKE ILIKE RLIKE IN IS BET
 
 LOOSE = {TokenType[name] for name in f"{_LOOSE} SELECT FROM ON WHERE GROUP_BY HAVING ORDER_BY".split()}
 """What stands between values that no such operator joins."""
-
-_AFTER_ORDER = "ROWS RANGE GROUPS LIMIT OFFSET FETCH UNION EXCEPT INTERSECT MEASURES"
-
-AFTER_ORDER = frozenset({*_AFTER_ORDER.split(), *";]),", ""})
-"""What may stand behind a key of ORDER BY."""
 
 
 def spark_constants(text: str) -> Iterator[Edit]:
