@@ -6,7 +6,7 @@ Every error carries a message, and where they help a detail (why) and a hint (wh
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Self, TypeVar
 
 Q = TypeVar("Q")
@@ -128,6 +128,15 @@ def query_in(queries: Mapping[str, Q], name: str, hint: str | None = None) -> Q:
             f"there is no query {name}", detail=f"the queries are {', '.join(queries) or 'none'}", hint=hint
         )
     return queries[name]
+
+
+def is_permitted(check: Callable[..., object], *arguments: object) -> bool:
+    """Whether a check refuses no migration, and no move."""
+    try:
+        check(*arguments)
+    except MigrationError:
+        return False
+    return True
 
 
 def level_outside() -> int:

@@ -18,7 +18,7 @@ from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.fragments import Staged
 from midstream.distribution.moves import plan_move
-from midstream.errors import InternalError, MigrationError
+from midstream.errors import InternalError, MigrationError, is_permitted
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.migration.auto import Auto
 from midstream.migration.execution import SingleBox
@@ -106,7 +106,11 @@ def legal_strategy(
         return _legal_alone(query, target, asked), False
     known = _while_groups_move(query, target) if moving else _between_slots(query, target)
     if asked == "auto":
-        legal = [name for name in known if name != "genmig_reference_point" and _legal(query, target, known[name])]
+        legal = [
+            name
+            for name in known
+            if name != "genmig_reference_point" and is_permitted(_require, query, target, known[name])
+        ]
         if moving and not legal:
             _refuse(query, target, strategy, known)
         if len(legal) > 1:
@@ -123,7 +127,7 @@ def legal_strategy(
 def _between_slots(query: RunningQuery, target: RunningQuery) -> dict[str, Strategy]:
     """The strategies for plans of several stages; where these are the same, states are paced inside tasks."""
     paced = within_fragments(strategy_named("moving_state_paced"), query.staged, target.staged)
-    if paced is None or not _legal(query, target, paced):
+    if paced is None or not is_permitted(_require, query, target, paced):
         return BETWEEN_SLOTS
     return {**BETWEEN_SLOTS, paced.name: paced}
 
@@ -169,7 +173,7 @@ def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> N
 
 
 def _refuse(query: RunningQuery, target: RunningQuery, strategy: Strategy, known: Mapping[str, Strategy]) -> NoReturn:
-    legal = [name for name in known if _legal(query, target, known[name])]
+    legal = [name for name in known if is_permitted(_require, query, target, known[name])]
     raise MigrationError(
         f"{strategy.name} cannot migrate query {query.name}: its plans have several stages, "
         "or need rows in other slots",
@@ -230,11 +234,3 @@ def require_cancellable(query: RunningQuery, move: DoubledMove | None) -> Migrat
             hint="let it end, then migrate back",
         )
     return migration
-
-
-def _legal(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> bool:
-    try:
-        _require(query, target, strategy)
-    except MigrationError:
-        return False
-    return True

@@ -29,7 +29,7 @@ from midstream.distribution.move_legality import (
     require_combinations,
     require_memory,
 )
-from midstream.errors import MigrationError
+from midstream.errors import MigrationError, is_permitted
 from midstream.job.actions import Flow
 from midstream.job.batch import Batch
 from midstream.job.lanes import (
@@ -179,7 +179,7 @@ def _begun(
 ) -> tuple[Manifest, DoubledMove]:
     """The manifest with the state of moving groups apart, and the move; queries it is wrong for move when it ends."""
     known = {name: query for name, query in queries.items() if name in before.queries and _remembers(query)}
-    fit = {name: query for name, query in known.items() if _fits(wanted.protocol, query)}
+    fit = {name: query for name, query in known.items() if is_permitted(require_doubled, wanted.protocol, query)}
     split_at = max((end for query in fit.values() for end in _ends(query, before.streams.latest)), default=BEGINNING)
     if split_at == BEGINNING:  # nothing has come that the old slots would answer for: groups move at once
         fit = {}
@@ -239,14 +239,6 @@ def runs_whole(query: RunningQuery) -> bool:
 
 def _meets_others(query: RunningQuery) -> bool:
     return len(query.staged.fragments) > 1 or any(not route.key for route in query.staged.routes.values())
-
-
-def _fits(protocol: str, query: RunningQuery) -> bool:
-    try:
-        require_doubled(protocol, query)
-    except MigrationError:
-        return False
-    return True
 
 
 def require_doubled(protocol: str, query: RunningQuery) -> None:

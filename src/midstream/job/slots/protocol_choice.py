@@ -16,7 +16,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.fragments import Routing
 from midstream.distribution.move_costs import Moved, costs_text, predict_all
 from midstream.distribution.move_legality import MSLB, PTLB, SPLIT_TIME
-from midstream.errors import MigrationError
+from midstream.errors import is_permitted
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.doubled_moves import require_protocol, runs_whole
 
@@ -31,17 +31,9 @@ Queries = Mapping[str, RunningQuery]
 
 def terms_of(queries: Queries, window: float) -> MoveTerms:
     """How groups of a job could move, whichever they are; a window is so long."""
-    found = [name for name in ORDER if _is_right(name, queries)]
+    found = [name for name in ORDER if is_permitted(require_protocol, name, queries)]
     carried = 0.0 if not any(query.local for query in queries.values()) else 1.0
     return MoveTerms(tuple(found), window, carried, any(runs_whole(query) for query in queries.values()))
-
-
-def _is_right(protocol: str, queries: Queries) -> bool:
-    try:
-        require_protocol(protocol, queries)
-    except MigrationError:
-        return False
-    return True
 
 
 def cheapest_protocol(manifest: Manifest | None, queries: Queries, old: Routing, new: Routing) -> tuple[str, str]:
