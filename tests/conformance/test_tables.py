@@ -74,6 +74,15 @@ PLAIN = (
     "SELECT name.upper() AS a, parts.name.upper().length() AS b FROM parts",
     "SELECT id FROM parts WHERE EXISTS (SELECT (SELECT max(b) FROM ways), a FROM ways WHERE a = id)",
     "SELECT (SELECT max(a) FROM (VALUES (id), (3)) AS v(a)) AS m FROM parts",
+    """SELECT whole, count(*) AS n, (SELECT max(a) FROM ways WHERE a > 0) AS m, rank() OVER (ORDER BY count(*)) AS r
+      FROM parts GROUP BY ROLLUP (whole)""",
+    "SELECT a, sum(b) AS s FROM ways GROUP BY a HAVING EXISTS (SELECT 1 FROM parts WHERE whole = max(ways.b))",
+    "SELECT (SELECT sum(p.id)) AS s FROM parts AS p",
+    "SELECT sum(id) AS s, (SELECT sum(w.a) + sum(p.id) FROM ways AS w) AS z FROM parts AS p",
+    "SELECT min(a) > ANY (SELECT id FROM parts WHERE id > min(ways.a)) AS x FROM ways",
+    "SELECT whole, (SELECT sum(w.a) + sum(parts.id) FROM ways AS w) AS z FROM parts GROUP BY whole",
+    "SELECT a, (SELECT max(ways.id) FROM parts AS ways) AS z FROM ways",
+    "SELECT a, (SELECT count(*) FROM parts WHERE id <= count(ways.b)) AS c FROM ways GROUP BY a ORDER BY a",
     """SELECT id, (SELECT count(*) FROM unnest(l) AS u(x)) AS n, (SELECT max(x) FROM unnest(l) AS u(x)) AS m
       FROM (SELECT id, CASE WHEN id < 6 THEN [a FOR a IN [1, 2, 3] IF a < id] END AS l FROM parts) AS p""",
 )
@@ -123,11 +132,13 @@ def test_a_query_gives_what_is_written_of_it(query: str, expected: list[tuple[An
         ("SELECT name FROM parts ORDER BY name COLLATE nocase", ms.QueryError, "nocase"),
         ("SELECT to_char(TIMESTAMP '2024-03-05', 'FMDAY') AS t", ms.QueryError, "DAY shows letters"),
         ("SELECT id FROM parts WHERE (id, whole) = (SELECT a, b FROM ways)", ms.InputError, "only_value"),
+        ("SELECT explode(map([1], [id])) FROM parts", ms.QueryError, "gives two columns"),
+        ("SELECT id, (SELECT max(parts.id)) AS m FROM parts", ms.QueryError, "id is neither grouped"),
         ("SELECT id FROM parts WHERE EXISTS (SELECT nothing FROM ways)", ms.QueryError, "unknown column nothing"),
         (
             "SELECT whole, rank() OVER (ORDER BY whole) FROM parts GROUP BY CUBE (1)",
             ms.QueryError,
-            "groupings by numbers",
+            "groups by number",
         ),
     ],
 )

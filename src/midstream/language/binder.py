@@ -180,6 +180,8 @@ class QueryBinder:
         return self._set_operation(node, environment, asked)
 
     def _select(self, node: exp.Select, environment: Environment, asked: ResultShape) -> Relation:
+        if (above := above_groupings(node, self.binding)) is not None:
+            return self._select(above, environment, asked)
         if node.args.get("group") is not None and (sets := node.args["group"].args.get("sets")):
             return self._grouping_sets(node, sets, environment, ResultShape(asked.reserved))
         scope, given = environment.scope(self.binding), environment.given
@@ -229,8 +231,6 @@ class QueryBinder:
         self, node: exp.Select, sets: list[exp.Tuple], environment: Environment, asked: ResultShape
     ) -> Relation:
         """One query per set of keys, in which the keys of the other sets are null."""
-        if (above := above_groupings(node, sets, self.binding)) is not None:
-            return self._select(above, environment, asked)
         every = Union(tuple(self._select(one, environment, asked) for one in one_per_set(node, sets)))
         united = every if node.args.get("distinct") is None else distinct(every)
         if node.args.get("limit") is None and node.args.get("offset") is None:

@@ -73,7 +73,7 @@ class QueryGrammar(SourceGrammar):
         for words in (("CHANGES",), ("FINAL",), ("ON", "WINDOW", "CLOSE")):
             self.take_words("EMIT", *words)
         if ctes:
-            made.set("with_", exp.With(expressions=[*ctes, *_ctes(made)]))
+            made.set("with_", exp.With(expressions=[*ctes, *made.args.get("with_", exp.With()).expressions]))
         self._query_depth, self.macros = self._query_depth - 1, around
         return made
 
@@ -309,8 +309,3 @@ class QueryGrammar(SourceGrammar):
                 select.set("windows", self.several(self.named_window))
             else:
                 select.set("qualify", at(exp.Qualify(this=self.value()), token))
-
-
-def _ctes(query: Node) -> list[Node]:
-    inner = query.args.get("with_")
-    return list(inner.expressions) if inner else []

@@ -135,6 +135,9 @@ class Unnests:
                 f"{node.name} gives several columns", node, hint=f"write it in FROM: FROM A, {node.name}(…) AS t(a, b)"
             )
         bound = _listed(binder, node) if listed else list_of(binder, node.expressions[0])
+        if node.name.lower().startswith("explode") and kind.is_map(binder.bind(node.expressions[0]).type):
+            hint = f"write it in FROM: FROM A, {node.name}(A.m) AS t(k, v)"
+            raise self.binding.error(f"{node.name} of a map gives two columns", node, hint=hint)
         if node.name.lower() == "explode_outer":
             bound = binder.call("list_or_null", [bound], [node], node)
         known = next((one for one in self.lists if one.expression == bound), None)

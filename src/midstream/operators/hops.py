@@ -48,10 +48,7 @@ def boundary_after(ticks: Ticks, hop: Hop) -> Ticks:
     >>> boundary_after(20, Hop(10, 10))
     30
     """
-    clock = clock_of_hop(hop)
-    if clock is None:
-        return _multiple_after(ticks, hop)
-    return clock.first_instant(_multiple_after(clock.mark(ticks), hop))
+    return _on_clock(ticks, hop, lambda marks: _multiple_after(marks, hop))
 
 
 @_of_one_too
@@ -61,10 +58,7 @@ def boundary_at_or_before(ticks: Ticks, hop: Hop) -> Ticks:
     >>> boundary_at_or_before(29, Hop(10, 10))
     20
     """
-    clock = clock_of_hop(hop)
-    if clock is None:
-        return _multiple_up_to(ticks, hop)
-    return clock.first_instant(_multiple_up_to(clock.mark(ticks), hop))
+    return _on_clock(ticks, hop, lambda marks: _multiple_up_to(marks, hop))
 
 
 @_of_one_too
@@ -76,10 +70,13 @@ def last_boundary_reaching(ticks: Ticks, hop: Hop) -> Ticks:
     """
     if hop.cumulative:
         return boundary_after(ticks, hop.whole)
+    return _on_clock(ticks, hop, lambda marks: _multiple_up_to(_later(marks, hop.size), hop))
+
+
+def _on_clock(ticks: Ticks, hop: Hop, step: Callable[[Ticks], Ticks]) -> Ticks:
+    """A step from ticks, or from what the hop's clock has shown at them to when it first shows where the step leads."""
     clock = clock_of_hop(hop)
-    if clock is None:
-        return _multiple_up_to(_later(ticks, hop.size), hop)
-    return clock.first_instant(_multiple_up_to(_later(clock.mark(ticks), hop.size), hop))
+    return step(ticks) if clock is None else clock.first_instant(step(clock.mark(ticks)))
 
 
 def validity(ticks: Ticks, hop: Hop) -> tuple[Ticks, Ticks]:

@@ -27,6 +27,9 @@ from midstream.operators.state.places import ChosenRows, stored_rows
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 
+Answer = tuple[Elements, Mask]
+"""What a slice gives, and which rows are closed by it."""
+
 
 class OrderedRowsOperator(SliceOperator):
     """Looks at the rows of a partition in order of time, then of the columns of `order`."""
@@ -70,9 +73,7 @@ class OrderedRowsOperator(SliceOperator):
         given, closed = self.answer(rows, order, partitions, start, end)
         return given, order[closed]
 
-    def answer(
-        self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int
-    ) -> tuple[Elements, Mask]:
+    def answer(self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int) -> Answer:
         """What the slice gives for rows, and which of them are closed; `partitions` and that are in their order."""
         raise NotImplementedError
 
@@ -108,9 +109,7 @@ class RowWindowOperator(OrderedRowsOperator):
         super().__init__(schema, kept, tuple(schema.names), grid)
         self.count, self.slide, self.ties = spec.count, spec.slide, spec.order
 
-    def answer(
-        self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int
-    ) -> tuple[Elements, Mask]:
+    def answer(self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int) -> Answer:
         rows = rows.take(order)
         n, m = self.count, self.slide
         runs = NeighbourRuns(len(rows), partitions[1:] != partitions[:-1])
@@ -150,9 +149,7 @@ class SessionWindowOperator(OrderedRowsOperator):
         self.gap = gap
         self.bounds = bounds
 
-    def answer(
-        self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int
-    ) -> tuple[Elements, Mask]:
+    def answer(self, rows: Elements, order: Indices, partitions: Indices, start: int, end: int) -> Answer:
         times = rows.valid_from.take(order)
         sessions = NeighbourRuns(len(rows), partitions[1:] != partitions[:-1], times[1:] - times[:-1] > self.gap)
         ends, sizes = times[sessions.end - 1] + self.gap, sessions.sizes
