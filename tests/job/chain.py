@@ -129,7 +129,8 @@ class Chain:
 
     def _running(self, plan: Plan) -> RunningQuery:
         known = self.driver.manifest is not None
-        merging = frozenset[str]() if self.driver.manifest is None else self.driver.manifest.slots.merging_of("q")
+        cut = {} if self.driver.manifest is None else self.driver.manifest.slots.merging
+        merging = frozenset(cut.get("q", ()))
         cutting = Cutting(self.driver.state.routes, known, self.driver.state.group_bits, merging)
         return RunningQuery.of("q", "", plan, self.catalog.functions, cutting, self.emit_every)
 

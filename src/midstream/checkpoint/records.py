@@ -6,7 +6,7 @@ Every field has the value that a job begins with.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,10 +36,6 @@ def happened(what: str, batch: int, trigger: str) -> dict[str, Any]:
     """What a query's history says of something that came with a batch and changed no plan."""
     told = {"event": what, "status": what, "trigger": trigger, "start_batch": batch, "end_batch": batch}
     return {**told, "old_plan": "", "new_plan": "", "strategy": ""}
-
-
-ROUTING, LOADS = "routing", "loads"
-"""What is said of a key class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +120,10 @@ class Slots:
     """The slots: the one of each partition group, how many there are, the groups' loads, the moves, the decisions.
 
     `deciding` is what those who decide about slots remember. `spread` are the groups that several slots are to share,
-    `shared` those whose state lies in several slots, `merging` the queries that are cut for that, and
-    `divided` those that are in classes of exchanges. `doubled` is the move
-    of groups whose rows go to two slots. `classes` are those of exchanges: the part of the groups' loads that each
-    carries, and its routing, if it is not dealt as rows arrive.
+    `shared` those whose state lies in several slots, `merging` the key classes for which queries are cut so that slots
+    can share the rows of a key. `doubled` is the move of groups whose rows go to two slots. Of classes of exchanges,
+    `apart` are the routings of those that are not dealt as rows arrive, and `class_loads` the part of the groups' loads
+    that each carries.
     """
 
     routing: Sequence[int] = ()
@@ -139,59 +135,25 @@ class Slots:
     deciding: Mapping[str, Any] = field(default_factory=dict)
     spread: Sequence[SpreadGroup] = ()
     shared: Sequence[SpreadGroup] = ()
-    merging: Sequence[str] = ()
-    divided: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    merging: Mapping[str, Sequence[str]] = field(default_factory=dict)
     doubled: DoubledMove | None = None
-    classes: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
-
-    def merging_of(self, query: str) -> frozenset[str]:
-        """The key classes of which slots could share the rows of a key of a query."""
-        return frozenset([*([""] if query in self.merging else []), *self.divided.get(query, ())])
-
-    @property
-    def apart(self) -> dict[str, tuple[int, ...]]:
-        """The slots of groups of the key classes that are not dealt as rows arrive."""
-        return {name: tuple(known[ROUTING]) for name, known in self.classes.items() if ROUTING in known}
-
-    @property
-    def class_loads(self) -> dict[str, tuple[float, ...]]:
-        """The part of the groups' loads that exchanges of each key class carry."""
-        return {name: tuple(known[LOADS]) for name, known in self.classes.items() if LOADS in known}
+    apart: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    class_loads: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def rows(self) -> tuple[float, ...]:
         """How many rows each slot had lately: as they arrived, and as stages exchanged them.
 
-        >>> apart = {"B.y": {"routing": [1, 0], "loads": [1.0, 2.0]}}
-        >>> Slots((0, 1), 2, loads=(3.0, 4.0), classes=apart).rows
+        >>> Slots((0, 1), 2, loads=(3.0, 4.0), apart={"B.y": (1, 0)}, class_loads={"B.y": (1.0, 2.0)}).rows
         (4.0, 3.0)
         """
-        found, apart = [0.0] * self.count, self.apart
-        exchanged = [(apart.get(name, self.routing), loads) for name, loads in self.class_loads.items()]
+        found = [0.0] * self.count
+        exchanged = [(self.apart.get(name, self.routing), loads) for name, loads in self.class_loads.items()]
         for group, load in enumerate(self.loads):
             found[self.routing[group]] += load - sum(loads[group] for _, loads in exchanged)
             for table, loads in exchanged:
                 found[table[group]] += loads[group]
         return tuple(round(rows, 1) for rows in found)
-
-    def dealt(self, routing: Sequence[int], apart: Mapping[str, Sequence[int]]) -> Slots:
-        """The same slots, with groups of what arrives and of some key classes dealt another way."""
-        return replace(self, routing=routing, classes=class_records(apart, self.class_loads))
-
-
-def class_records(
-    apart: Mapping[str, Sequence[int]], loads: Mapping[str, Sequence[float]]
-) -> dict[str, dict[str, Sequence[Any]]]:
-    """Key classes as manifests have them.
-
-    >>> class_records({"B.y": [1, 0]}, {"B.y": [0.5, 2.0], "C.z": [1.0, 1.0]})
-    {'B.y': {'routing': [1, 0], 'loads': [0.5, 2.0]}, 'C.z': {'loads': [1.0, 1.0]}}
-    """
-    found: dict[str, dict[str, Sequence[Any]]] = {}
-    for what, tables in ((ROUTING, apart), (LOADS, loads)):
-        for name in sorted(tables):
-            found.setdefault(name, {})[what] = list(tables[name])
-    return found
 
 
 def summed(counts: Iterable[tuple[Name, Count]]) -> dict[Name, Count]:

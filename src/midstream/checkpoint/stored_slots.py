@@ -92,7 +92,7 @@ def moving_groups(manifest: Manifest) -> MovingGroups | None:
 
 def _key_classes(manifest: Manifest) -> Iterator[KeyClassSlots]:
     slots = manifest.slots
-    for name in sorted(slots.classes):
+    for name in sorted({*slots.apart, *slots.class_loads}):
         table, loads = slots.apart.get(name, tuple(slots.routing)), slots.class_loads.get(name, ())
         rows, groups = [0.0] * slots.count, [0] * slots.count
         for group, slot in enumerate(table):

@@ -21,11 +21,11 @@ from midstream.checkpoint.records import (
     Settings,
     Slots,
     Streams,
-    class_records,
     grouped,
     remembered,
+    summed,
 )
-from midstream.distribution.fragments import ARRIVAL, Routing, SpreadGroup, key_classes
+from midstream.distribution.fragments import Routing, SpreadGroup, key_classes
 from midstream.job.actions import Decided
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.lanes import Filled, by_target, lane_numbers, with_lanes
@@ -188,10 +188,8 @@ class Outcome:
 
     def _slots(self, terms: Terms) -> Slots:
         batch, before, moved, decided = self.batch, self.before.slots, self.batch.changes.moved, terms.decided
-        now = [0] * len(batch.slots.routing)
-        for report in batch.reports:
-            for group, count in report.traffic.groups.items():
-                now[group] += count
+        came = summed(pair for report in batch.reports for pair in report.traffic.groups.items())
+        now = [came.get(group, 0) for group in range(len(batch.slots.routing))]
         return Slots(
             routing=list(batch.slots.routing),
             count=batch.slots.count,
@@ -202,23 +200,21 @@ class Outcome:
             deciding=before.deciding if decided.slot_decisions is None else decided.deciding,
             spread=terms.spread,
             shared=tuple(batch.slots.shared),
-            merging=[name for name, classes in terms.merging.items() if ARRIVAL in classes],
-            divided={name: own for name, cs in terms.merging.items() if (own := sorted(cs - {ARRIVAL}))},
+            merging={name: sorted(classes) for name, classes in terms.merging.items()},
             doubled=None if batch.slots.move is None else doubled_after(batch, batch.slots.move),
-            classes=class_records(batch.slots.apart, self._class_loads()),
+            apart=dict(sorted(batch.slots.apart.items())),
+            class_loads=self._class_loads(),
         )
 
-    def _class_loads(self) -> dict[str, list[float]]:
+    def _class_loads(self) -> dict[str, tuple[float, ...]]:
         """What exchanges of each key class have carried lately, by partition group; classes that are gone have none."""
         batch, before = self.batch, self.before.slots.class_loads
         queries = [own for query in batch.queries.values() for own in (query, query.after_batch)]
         found = {}
-        for name in {name for query in queries for name in key_classes(query.staged)}:
-            now = [0] * len(batch.slots.routing)
-            for report in batch.reports:
-                for group, count in report.traffic.of_class(name).items():
-                    now[group] += count
-            found[name] = remembered(before.get(name, ()), now)
+        for name in sorted({name for query in queries for name in key_classes(query.staged)}):
+            sent = summed(pair for report in batch.reports for pair in report.traffic.of_class(name).items())
+            now = [sent.get(group, 0) for group in range(len(batch.slots.routing))]
+            found[name] = tuple(remembered(before.get(name, ()), now))
         return {name: loads for name, loads in found.items() if any(loads)}
 
     def _accounts(self, terms: Terms) -> dict[str, QueryAccount]:

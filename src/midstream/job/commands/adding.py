@@ -48,7 +48,7 @@ class Adding:
         routes_fixed = manifest is not None and name in manifest.queries
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
-            merging = frozenset[str]() if manifest is None else manifest.slots.merging_of(name)
+            merging = frozenset[str]() if manifest is None else frozenset(manifest.slots.merging.get(name, ()))
             cutting = Cutting(self.job.state.routes, routes_fixed, self.job.state.group_bits, merging)
             made = RunningQuery.of(name, cql, plan, self.functions, cutting, every)
             made.core, made.share = core, share

@@ -158,7 +158,7 @@ class Relocation:
         after = replace(
             before,
             segments=after_replays(segments, replayed, over),
-            slots=before.slots.dealt(new.groups, new.apart),
+            slots=replace(before.slots, routing=new.groups, apart=new.apart),
         )
         moved = None if stays and rerouting is None else _move_record(move, rerouting)
         return Relocated(after, targets, new, {**self._ended(going, reports, seconds), **united}, moved)
