@@ -207,3 +207,23 @@ def test_a_value_over_rows_of_pairs_within_bounds_is_no_aggregate() -> None:
     query = f"SELECT a.v AS av, b.v AS bv FROM a JOIN b ON a.k = b.k AND {BOUNDS}"
     outer = f"SELECT av, max(av) OVER (PARTITION BY bv) AS m FROM ({query})"
     assert "[RANGE" in to_cql(outer, "flink", "ts")
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN"])
+def test_a_window_over_a_join_goes_by_the_time_of_the_side_that_counts_for_one_instant(kind: str) -> None:
+    drawn = random.Random(7)
+    streams = {"a": table(rows(drawn)), "b": table(rows(drawn))}
+    pairs = f"SELECT a.ts, a.k, b.v FROM a [NOW] {kind} b [PARTITION BY k ROWS 1] ON a.k = b.k"
+    query = f"SELECT window_start, count(*) AS n FROM TUMBLE(({pairs}), ts, INTERVAL '5' SECOND) GROUP BY window_start"
+    assert ms.snapshot_equal(ms.run(query, streams, time="ts"), ms.reference(query, streams, time="ts"))
+    with pytest.raises(ms.QueryError, match="goes by ts, which is not the time"):
+        ms.run(query.replace("a.ts", "b.ts"), streams, time="ts")
+    wide = query.replace("[NOW]", "[RANGE 1 SECOND]")
+    with pytest.raises(ms.QueryError, match="which is not the time|one copy of each row"):
+        ms.run(wide, streams, time="ts")
+
+
+def test_a_join_on_equal_whole_numbers_as_times_is_one_of_instants() -> None:
+    streams = {"a": pa.table({"t": [1, 2], "x": [5, 6]}), "b": pa.table({"t": [2, 3], "y": [7, 8]})}
+    found = ms.run("SELECT x, y FROM a JOIN b ON a.t = b.t", streams, time="t", dialect="risingwave")
+    assert found.select(["x", "y"]).to_pylist() == [{"x": 6, "y": 7}]

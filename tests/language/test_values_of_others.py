@@ -229,6 +229,27 @@ def test_versions_with_a_window_are_the_rows_of_that_time() -> None:
         ms.run(query.replace("[UNBOUNDED]", ""), streams, time="ts", dialect="risingwave")
 
 
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("k INT, b INT", [(11, 10), (13, 10), (13, 12)]),
+        ("k INT, b INT, PRIMARY KEY (k)", [(11, 10), (13, 12)]),
+        ("k INT PRIMARY KEY, b INT", [(11, 10), (13, 12)]),
+        ("k INT, b STRUCT<x INT, y INT>, PRIMARY KEY (k, b) NOT ENFORCED", [(11, 10), (13, 10), (13, 12)]),
+    ],
+)
+def test_rows_of_a_declared_table_are_told_apart_by_its_key(columns: str, expected: list[tuple[int, int]]) -> None:
+    streams = {
+        "s": pa.table({"ts": [2, 4], "k": [1, 1], "a": [11, 13]}),
+        "v": pa.table({"ts": [1, 3], "k": [1, 1], "b": [10, 12]}),
+    }
+    query = (
+        f"CREATE TABLE v ({columns}); SELECT a, b FROM s BROADCAST JOIN v FOR SYSTEM_TIME AS OF PROCTIME() ON s.k = v.k"
+    )
+    found = ms.run(query, streams, time="ts", dialect="risingwave").select(["a", "b"]).to_pylist()
+    assert [tuple(row.values()) for row in found] == expected
+
+
 def test_intervals_without_months_have_sums_and_an_order() -> None:
     amounts = pa.array([(0, 1, 0), None, (0, 0, 10**9)], pa.month_day_nano_interval())
     table = {"s": pa.table({"ts": [1, 2, 3], "i": amounts})}

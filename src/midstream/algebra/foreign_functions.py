@@ -131,6 +131,9 @@ PLACED = re.compile(
 DECLARED = re.compile(r"CREATE\s.*?\b(?:STREAM|TABLE)\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)\s*\(", re.IGNORECASE)
 """What begins to say which columns there are."""
 
+VERSIONED = re.compile(r"\b(\w+)(?=\s+FOR\s+SYSTEM_TIME\s+AS\s+OF\s+PROCTIME\b)", re.IGNORECASE)
+"""A table of which the rows of now are wanted."""
+
 WATERMARK = re.compile(
     r"\bWATERMARK\s+FOR\s+`?(\w+)`?(?:\s+AS\s+`?\w+`?\s*-\s*INTERVAL\s+'?(\w+)'?\s+(\w+))?", re.IGNORECASE
 )

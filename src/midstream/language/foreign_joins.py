@@ -71,7 +71,8 @@ def interval_joins(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
             met = [other for one, other in spans if one == alias and (other, one) in spans]
             if met and table.args.get("window") is None:
                 _require_no_groups(text, select, table)
-                yield behind(table, f" [RANGE '{_shown(max(spans[alias, other] for other in met))}']")
+                span = max(spans[alias, other] for other in met)
+                yield behind(table, f" [RANGE '{_shown(span)}']" if span > 0 else " [NOW]")
 
 
 def _require_no_groups(text: str, select: Node, table: Node) -> None:

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from sqlglot.tokenizer_core import TokenType
 
-from midstream.algebra.foreign_functions import DECLARED, MADE, PLACED
+from midstream.algebra.foreign_functions import DECLARED, MADE, PLACED, VERSIONED
 from midstream.language.foreign_ksqldb import of_ksqldb
 from midstream.language.foreign_tokens import calls, edited, text_of
 from midstream.language.text import tokens_of
@@ -21,7 +21,7 @@ from midstream.language.text import tokens_of
 def one_query(text: str, dialect: str, times: Mapping[str, str]) -> str:
     """The last query of some statements, behind macros and the queries that it may read."""
     queries, keys, macros = defaultdict[str, list[str]](list), dict[str, str](), ""
-    columns = defaultdict[str, list[str]](list)
+    columns, kept = defaultdict[str, list[str]](list), dict[str, str]()
     for ends, group in groupby(tokens_of(text), lambda token: token.token_type == TokenType.SEMICOLON):
         statement = "" if ends else text_of(text, list(group))
         made, word = MADE.match(statement), statement[:6].upper().split(maxsplit=1)
@@ -32,14 +32,19 @@ def one_query(text: str, dialect: str, times: Mapping[str, str]) -> str:
             if dialect == "ksqldb":
                 query = PLACED.sub("", query)
                 query = edited(query, list(of_ksqldb(query, times, keys, columns)))
-            queries[made[1] if made else ""].append(query)
+            queries[made[1] if made else ""].append(
+                VERSIONED.sub(lambda m: m[0] + kept.get(m[1].casefold(), ""), query)
+            )
         elif (declared := DECLARED.match(statement)) is not None:
             opened, said = 0, [part for call in calls(statement, (declared[1].upper(),)) for part in call.arguments]
-            for name, written in ((text_of(statement, part[:1]), text_of(statement, part).upper()) for part in said):
+            for name, written in ((text_of(statement, part[:1]), text_of(statement, part)) for part in said):
                 columns[declared[1].casefold()] += [] if opened else [name]
                 opened += written.count("<") - written.count(">")
-                if "PRIMARY KEY" in " ".join(written.split()):
-                    keys[declared[1].casefold()] = name
+                if re.search(r"\bPRIMARY\s+KEY\b", written, re.IGNORECASE):
+                    listed = re.search(r"KEY\s*\((.*?)\)", written, re.IGNORECASE)
+                    keys[declared[1].casefold()] = listed[1] if listed else name
+            key = keys.get(declared[1].casefold())
+            kept[declared[1].casefold()] = " [UNBOUNDED]" if key is None else f" [PARTITION BY {key} ROWS 1]"
     *before, (_, last) = [(name, " UNION ALL ".join(parts)) for name, parts in queries.items()] or [("", text)]
     parts = ", ".join(f"{name} AS ({query})" for name, query in before)
     begun = last[4:] if last[:5].upper() == "WITH " else ""

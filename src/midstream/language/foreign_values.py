@@ -81,6 +81,13 @@ def of_lists(text: str) -> Iterator[Edit]:
             yield Edit(call.end, call.end, ")")
 
 
+def joins(text: str) -> Iterator[Edit]:
+    """`BROADCAST JOIN`, which says how to compute it."""
+    for token, after in pairwise(tokens_of(text)):
+        if token.text.upper() == "BROADCAST" and after.token_type in (TokenType.JOIN, TokenType.LEFT, TokenType.INNER):
+            yield Edit(token.start, after.start, "")
+
+
 def seconds(text: str) -> Iterator[Edit]:
     """`EXTRACT(SECOND FROM t)`, which has a fraction."""
     for call in calls(text, ("EXTRACT",)):
@@ -176,7 +183,7 @@ def nulls_placed(text: str, dialect: str, times: frozenset[str]) -> Iterator[Edi
 READ_FIRST = {
     "spark": (spark_constants, backslashes, seconds, spark_places),
     "flink": (backslashes, similar),
-    "risingwave": (backslashes, seconds, similar, of_lists),
+    "risingwave": (backslashes, seconds, similar, joins, of_lists),
     "ksqldb": (iso_casts,),
 }
 """By dialect, what is changed before all else, so that the text can be read."""

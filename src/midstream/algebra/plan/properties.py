@@ -147,6 +147,11 @@ def _time_columns(plan: Relation) -> set[str]:
             return {f"{plan.alias}.{plan.time}"}
         case Select() | RowFunctions() | Unnested() | Distinct():
             return _time_columns(plan.input)
+        case Window(spec=spec) if spec == NOW:
+            return _time_columns(plan.input)
+        case Join(left=left, right=right):
+            sides = {"inner": (left, right), "right": (right,), "full": ()}.get(plan.kind, (left,))
+            return {name for side in sides if is_momentary(side) for name in _time_columns(side)}
         case Project() | Aggregate():
             below, ends = _time_columns(plan.input), _end_columns(plan.input)
             return {c.name for c in _kept_columns(plan) if _name_of(c) in below or _is_last_instant(c.expression, ends)}
