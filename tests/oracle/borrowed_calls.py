@@ -284,6 +284,7 @@ CALLS: dict[str, str] = {
     "unix_timestamp(t)": "floor(epoch(t))::BIGINT",
     "unix_timestamp(k, 'yyyy-MM-dd')": "epoch(strptime(k, '%Y-%m-%d'))::BIGINT",
     "add_months(t, i)": "t + to_months(i::INTEGER)",
+    "add_months(d, i)": "(d + to_months(i::INTEGER))::DATE",
     "z + INTERVAL '1 month'": "",
     "d - INTERVAL 1 YEAR": "",
     "date_add(d, i)": "d + i::INTEGER",

@@ -47,7 +47,11 @@ TIMES: Mapping[str, tuple[str, ...]] = {
     "unix_timestamp": ("floor(epoch({0}::TIMESTAMPTZ))::BIGINT", "floor(epoch(strptime({0}, {1})))::BIGINT"),
     "moved": ("({0} + to_microseconds({1}::BIGINT))",),
     "moved_by_months": ("({0} + to_months(1) * {1})",),
-    "add_months": ("({0} + to_months({1}::INTEGER))", "(upper({0})::TIMESTAMP + to_months({1}::INTEGER))::DATE"),
+    "add_months": (
+        "(({0} - 0) + to_months({1}::INTEGER))::DATE",
+        "({0} + to_months({1}::INTEGER))",
+        "(upper({0})::TIMESTAMP + to_months({1}::INTEGER))::DATE",
+    ),
     "date_add": ("({0} + {1})", "({0}::DATE + {1}::INTEGER)"),
     "date_sub": (
         "date_sub({0}, {1}, {2})",
