@@ -28,6 +28,7 @@ from midstream.checkpoint.records import (
     Slots,
     StoredRequest,
     Streams,
+    StreamWait,
 )
 from midstream.distribution.fragments import Routing
 from midstream.errors import InternalError, JobError
@@ -81,7 +82,7 @@ streams = st.builds(
     late=by_name,
     unusable=by_name,
     silent=by_name,
-    waits=st.dictionaries(names, records, max_size=2),
+    waits=st.dictionaries(names, st.builds(StreamWait, names, st.none() | ticks, counts), max_size=2),
     doubted=st.lists(names, max_size=2).map(tuple),
     files=st.dictionaries(names, some(SourceFile, names, counts, counts), max_size=2),
     listed=st.dictionaries(names, lists, max_size=2),

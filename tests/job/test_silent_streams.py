@@ -11,7 +11,8 @@ import pytest
 
 import midstream as ms
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.job.outputs.progress import Wait, unexpected, wait_text
+from midstream.checkpoint.records import StreamWait
+from midstream.job.outputs.progress import unexpected, wait_text
 
 COUNT = "SELECT count(*) AS n FROM (SELECT k FROM A [TUMBLE 60] UNION ALL SELECT k FROM B [TUMBLE 60]) AS u"
 
@@ -79,9 +80,9 @@ def test_a_stream_that_stays_silent_follows_what_the_others_were_before(tmp_path
 def test_a_skew_is_advised_only_where_a_silent_stream_has_none() -> None:
     schema = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
     plain = StreamDeclaration("B", schema, "ts")
-    silent, only_behind = Wait("q", "B", 40, 3), Wait("q", "B", 40, 0)
-    assert "declare a skew" in wait_text(silent, plain)
-    assert "declare a skew" not in wait_text(only_behind, plain)
-    assert "declare a skew" not in wait_text(silent, replace(plain, skew=2, on_demand=True))
-    assert unexpected([silent], [plain]) == [silent]
-    assert unexpected([silent, only_behind], [replace(plain, skew=2, on_demand=True)]) == []
+    silent, only_behind = StreamWait("B", 40, 3), StreamWait("B", 40, 0)
+    assert "declare a skew" in wait_text("q", silent, plain)
+    assert "declare a skew" not in wait_text("q", only_behind, plain)
+    assert "declare a skew" not in wait_text("q", silent, replace(plain, skew=2, on_demand=True))
+    assert unexpected({"q": silent}, [plain]) == {"q": silent}
+    assert unexpected({"q": silent, "p": only_behind}, [replace(plain, skew=2, on_demand=True)]) == {}

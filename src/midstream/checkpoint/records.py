@@ -66,6 +66,18 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamWait:
+    """The stream that a query waits for: it is `behind` the query's other streams by so many ticks.
+
+    None: it has had no rows at all. `batches` is for how many batches with rows of others it has had none.
+    """
+
+    stream: str
+    behind: int | None
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
 class Streams:
     """How far streams are, and what has come from them.
 
@@ -87,7 +99,7 @@ class Streams:
     late: Mapping[str, int] = field(default_factory=dict)
     unusable: Mapping[str, int] = field(default_factory=dict)
     silent: Mapping[str, int] = field(default_factory=dict)
-    waits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    waits: Mapping[str, StreamWait] = field(default_factory=dict)
     doubted: Sequence[str] = ()
     nulls: Mapping[str, Sequence[str]] = field(default_factory=dict)
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)

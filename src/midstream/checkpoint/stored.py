@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from midstream.algebra.time import TimeDomain, amount, instant, length, size
 from midstream.checkpoint.inspect import StoredState
 from midstream.checkpoint.manifest import QueryEntry
-from midstream.checkpoint.records import Fault, QueryAccount
+from midstream.checkpoint.records import Fault, QueryAccount, StreamWait
 from midstream.distribution.plan_texts import plan_text_beside
 from midstream.html import Records, escaped, preformatted, section, table
 from midstream.migration.corrections import Prediction
@@ -190,15 +190,6 @@ class Knowledge:
     decisions: Records[StoredDecision] = field(default_factory=Records)
     alternatives: tuple[PlanAlternative, ...] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamWait:
-    """The stream that a query waits for: how many ticks and batches it is behind; None ticks if no row ever came."""
-
-    stream: str
-    behind: int | None
-    batches: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from midstream.checkpoint.stored import (
     StoredDecision,
     StoredMigration,
     StoredQuery,
-    StreamWait,
 )
 from midstream.codec import read
 from midstream.html import Records
@@ -43,7 +42,7 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
         _under_way(manifest, name, entry, plan),
         Records(past_migration(name, record, entry.time) for record in account.history),
         tuple(stored_states(manifest, (name, f"{name}~new"))),
-        StreamWait(**manifest.streams.waits[name]) if name in manifest.streams.waits else None,
+        manifest.streams.waits.get(name),
         shared_with(manifest, name),
     )
 

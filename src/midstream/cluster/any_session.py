@@ -353,8 +353,8 @@ class Session(SessionTables):
         self._needs_checkpoint("sinks")
 
     @property
-    def waits(self) -> Sequence[Any]:
-        """The queries that one of their streams holds back."""
+    def waits(self) -> list[str]:
+        """The queries that one of their streams holds back, in words."""
         raise NotImplementedError
 
     @property

@@ -110,7 +110,7 @@ class Outcome:
             late=counted_by_stream(batch.reports, "late", before.late),
             unusable=counted_by_stream(batch.reports, "unusable", before.unusable),
             silent=silent,
-            waits={wait.query: wait.to_json() for wait in unexpected(held, batch.incoming.streams.values())},
+            waits=unexpected(held, batch.incoming.streams.values()),
             doubted=sorted(batch.incoming.reaches.doubted),
             nulls=self._nulls(before.nulls),
             files=self._read({**before.files, **moved}, read.files),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from midstream.errors import MigrationError
 from midstream.html import Records
 from midstream.inputs import Duration
 from midstream.job.gate import Turn
-from midstream.job.outputs.progress import Wait
+from midstream.job.outputs.progress import Waits
 from midstream.migration.execution import SingleBox
 from midstream.migration.history import MigrationRecord
 from midstream.migration.predict import prediction_text
@@ -44,8 +44,8 @@ class Home(Protocol):
         """The queries that run."""
 
     @property
-    def waits(self) -> list[Wait]:
-        """The queries that wait for a stream."""
+    def waiting(self) -> Waits:
+        """The streams that queries wait for."""
 
     def drop(self, name: str) -> None:
         """Ends a query."""
@@ -133,7 +133,7 @@ class EmbeddedQuery(ContinuousQuery):
             "state_bytes": sum(state.bytes for state in states),
             "shared": {name: self.session.parts.named[name].rows for name in self.shares},
             "warnings": list(growth(whole(self.plan.physical))),
-            "waits_for": next((wait.to_json() for wait in self.session.waits if wait.query == self.name), None),
+            "waits_for": asdict(waits) if (waits := self.session.waiting.get(self.name)) else None,
         }
 
     @property

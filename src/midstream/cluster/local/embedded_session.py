@@ -28,7 +28,7 @@ from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOpti
 from midstream.errors import InputError, JobError, QueryError, query_in
 from midstream.inputs import StreamSettings, table_of
 from midstream.job.gate import Turn
-from midstream.job.outputs.progress import Wait, is_worth_a_warning, silences, unexpected, wait_text, waits
+from midstream.job.outputs.progress import Waits, is_worth_a_warning, silences, unexpected, wait_text, waits
 from midstream.job.task.ingest import DeadLetters, counted, warn_of
 from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox
@@ -175,10 +175,14 @@ class EmbeddedSession(Session):
         warn_of(counted(dead for name, s in self.streams.items() for dead in s.dead[known[name] :]))
 
     @property
-    def waits(self) -> list[Wait]:
-        """The queries that wait for a stream which is silent while others are not."""
+    def waits(self) -> list[str]:
+        return [wait_text(q, wait, self.streams[wait.stream].declaration) for q, wait in self.waiting.items()]
+
+    @property
+    def waiting(self) -> Waits:
+        """The streams that queries wait for which are silent while others are not."""
         if not self._silent:
-            return []
+            return {}
         reads = {name: {stream.name for stream in streams_of(query.plan.query)} for name, query in self.queries.items()}
         found = waits(reads, self._registers(), self._silent)
         return unexpected(found, [stream.declaration for stream in self.streams.values()])
@@ -186,9 +190,9 @@ class EmbeddedSession(Session):
     def _attend(self, rows: Mapping[str, int]) -> None:
         """Notices streams that queries wait for, and says so in the log."""
         self._silent = silences(self._silent, self.streams, rows)
-        for wait in self.waits if any(rows.values()) else ():
+        for query, wait in self.waiting.items() if any(rows.values()) else ():
             if is_worth_a_warning(wait.batches):
-                log.warning("%s", wait_text(wait, self.streams[wait.stream].declaration))
+                log.warning("%s", wait_text(query, wait, self.streams[wait.stream].declaration))
 
     def stop(self) -> None:
         with self.turn.taken("stop"):

@@ -63,7 +63,7 @@ def waits_of(job: Job, streams: Mapping[str, StreamDeclaration]) -> list[str]:
         return []
     known = job.manifest.streams
     found = waits(reads_of(job.queries), known.registers, known.silent)
-    return [wait_text(wait, streams[wait.stream]) for wait in found]
+    return [wait_text(query, wait, streams[wait.stream]) for query, wait in found.items()]
 
 
 def decisions_of(job: Job, query: str) -> list[dict[str, Any]]:

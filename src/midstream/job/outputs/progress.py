@@ -13,7 +13,7 @@ from midstream.algebra.time import BEGINNING, INFINITY, moment
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import is_replaced
 from midstream.checkpoint.names import is_rehearsal, query_of
-from midstream.checkpoint.records import summed
+from midstream.checkpoint.records import StreamWait, summed
 from midstream.distribution.fragments import Staged
 from midstream.job.batch import Batch
 from midstream.job.plans.local_plans import SlotPlans, migrating_to, plans_by_slot
@@ -24,21 +24,8 @@ FIRST_WARNING = 3
 """After how many batches a silent stream that others wait for is first warned of; again after ten times as many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A query that waits for a stream, which is `behind` the query's other streams by so many ticks.
-
-    None: it has had no rows at all. `batches` is for how many batches with rows of others it has had none.
-    """
-
-    query: str
-    stream: str
-    behind: int | None
-    batches: int
-
-    def to_json(self) -> dict[str, object]:
-        """What manifests and `status` tell."""
-        return {"stream": self.stream, "behind": self.behind, "batches": self.batches}
+Waits = dict[str, StreamWait]
+"""The streams that queries wait for, by query."""
 
 
 def silences(before: Mapping[str, int], streams: Iterable[str], rows: Mapping[str, int]) -> dict[str, int]:
@@ -52,20 +39,21 @@ def silences(before: Mapping[str, int], streams: Iterable[str], rows: Mapping[st
     return {name: before.get(name, 0) + 1 for name in streams if not rows.get(name)}
 
 
-def unexpected(found: Iterable[Wait], streams: Iterable[StreamDeclaration]) -> list[Wait]:
+def unexpected(found: Waits, streams: Iterable[StreamDeclaration]) -> Waits:
     """The waits for streams that are silent and do not say how far they are: nobody has declared that these may be."""
     willing = {declaration.name for declaration in streams if declaration.on_demand}
-    return [wait for wait in found if wait.batches and wait.stream not in willing]
+    return {query: wait for query, wait in found.items() if wait.batches and wait.stream not in willing}
 
 
-def waits(reads: Mapping[str, Collection[str]], registers: Mapping[str, int], silent: Mapping[str, int]) -> list[Wait]:
+def waits(reads: Mapping[str, Collection[str]], registers: Mapping[str, int], silent: Mapping[str, int]) -> Waits:
     """The queries that one of their streams holds back, from the streams that each reads."""
-    found = []
+    found: Waits = {}
     for query, streams in reads.items():
         known = sorted((registers.get(name, BEGINNING), name) for name in set(streams))
         if len(known) > 1 and known[0][0] < known[1][0]:
             (least, name), newest = known[0], known[-1][0]
-            found.append(Wait(query, name, None if least == BEGINNING else newest - least, silent.get(name, 0)))
+            behind = None if least == BEGINNING else newest - least
+            found[query] = StreamWait(name, behind, silent.get(name, 0))
     return found
 
 
@@ -75,12 +63,12 @@ def reads_of(queries: Mapping[str, RunningQuery]) -> dict[str, set[str]]:
     return {name: {source.stream.name for source in query.sources} for name, query in own.items()}
 
 
-def wait_text(wait: Wait, declaration: StreamDeclaration) -> str:
+def wait_text(query: str, wait: StreamWait, declaration: StreamDeclaration) -> str:
     """A wait in words, with what to do if there is something: a skew helps where a stream is silent and has none."""
     behind = "has had no rows" if wait.behind is None else f"is {span(wait.behind, declaration)} behind the others"
     batches = f"{wait.batches} {'batch' if wait.batches == 1 else 'batches'}"
     silent = f" and was silent for {batches}" if wait.batches and wait.behind is not None else ""
-    said = f"query {wait.query} waits for stream {wait.stream}, which {behind}{silent}"
+    said = f"query {query} waits for stream {wait.stream}, which {behind}{silent}"
     if declaration.on_demand or not wait.batches:
         return said
     return f"{said}: declare a skew for it, so that it does not hold others back while it is silent"
@@ -207,10 +195,9 @@ def warnings_of(batch: Batch, manifest: Manifest | None) -> list[str]:
             sentences.append(late_text(declaration, late, rows, by))
     heard = any(count for report in batch.reports for count in report.streams.rows.values())
     waiting = manifest.streams.waits if manifest and heard else {}  # without rows, none has become longer
-    for query, record in waiting.items():
-        wait = Wait(query, record["stream"], record["behind"], record["batches"])
+    for query, wait in waiting.items():
         if is_worth_a_warning(wait.batches):
-            sentences.append(wait_text(wait, declared[wait.stream]))
+            sentences.append(wait_text(query, wait, declared[wait.stream]))
     return sentences
 
 
