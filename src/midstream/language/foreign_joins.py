@@ -68,10 +68,9 @@ def interval_joins(text: str, times: Mapping[str, str]) -> Iterator[Edit]:
         conditions += [select.args["where"].this] if select.args.get("where") is not None else []
         spans = _spans(conditions, sources, times)
         for alias, table in sources.items():
-            met = [other for one, other in spans if one == alias and (other, one) in spans]
-            if met and table.args.get("window") is None:
+            span = max((far for (a, b), far in spans.items() if a == alias and (b, a) in spans), default=None)
+            if span is not None and table.args.get("window") is None:
                 _require_no_groups(text, select, table)
-                span = max(spans[alias, other] for other in met)
                 yield behind(table, f" [RANGE '{_shown(span)}']" if span > 0 else " [NOW]")
 
 

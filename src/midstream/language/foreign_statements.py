@@ -36,15 +36,14 @@ def one_query(text: str, dialect: str, times: Mapping[str, str]) -> str:
                 VERSIONED.sub(lambda m: m[0] + kept.get(m[1].casefold(), ""), query)
             )
         elif (declared := DECLARED.match(statement)) is not None:
-            opened, said = 0, [part for call in calls(statement, (declared[1].upper(),)) for part in call.arguments]
-            for name, written in ((text_of(statement, part[:1]), text_of(statement, part)) for part in said):
-                columns[declared[1].casefold()] += [] if opened else [name]
+            stream, opened = declared[1].casefold(), 0
+            for part in (part for call in calls(statement, (declared[1].upper(),)) for part in call.arguments):
+                name, written = text_of(statement, part[:1]), text_of(statement, part)
+                columns[stream] += [] if opened else [name]
                 opened += written.count("<") - written.count(">")
-                if re.search(r"\bPRIMARY\s+KEY\b", written, re.IGNORECASE):
-                    listed = re.search(r"KEY\s*\((.*?)\)", written, re.IGNORECASE)
-                    keys[declared[1].casefold()] = listed[1] if listed else name
-            key = keys.get(declared[1].casefold())
-            kept[declared[1].casefold()] = " [UNBOUNDED]" if key is None else f" [PARTITION BY {key} ROWS 1]"
+                if (key := re.search(r"\bPRIMARY\s+KEY\b(?:\s*\((.*?)\))?", written, re.IGNORECASE)) is not None:
+                    keys[stream] = key[1] or name
+            kept[stream] = f" [PARTITION BY {keys[stream]} ROWS 1]" if stream in keys else " [UNBOUNDED]"
     *before, (_, last) = [(name, " UNION ALL ".join(parts)) for name, parts in queries.items()] or [("", text)]
     parts = ", ".join(f"{name} AS ({query})" for name, query in before)
     begun = last[4:] if last[:5].upper() == "WITH " else ""

@@ -66,10 +66,12 @@ def backslashes(text: str) -> Iterator[Edit]:
 
 
 def similar(text: str) -> Iterator[Edit]:
-    """`a SIMILAR TO 'x%'`, of which `%` and `_` stand for any letters."""
+    """`a SIMILAR TO 'x%'`, of which `%` and `_` stand for any letters; and `BROADCAST JOIN`, which says how."""
     for token, after in pairwise(tokens_of(text)):
         if (token.text.upper(), after.text.upper()) == ("SIMILAR", "TO"):
             yield Edit(token.start, after.end + 1, "MATCHES_SQL")
+        elif token.text.upper() == "BROADCAST" and after.text.upper() in ("JOIN", "LEFT", "INNER"):
+            yield Edit(token.start, after.start, "")
 
 
 def of_lists(text: str) -> Iterator[Edit]:
@@ -79,13 +81,6 @@ def of_lists(text: str) -> Iterator[Edit]:
             call = next(one for one in calls(text, (name.text.upper(),)) if one.start == name.start)
             yield Edit(word.start, call.arguments[0][0].start, f"{name.text}(array_agg(")
             yield Edit(call.end, call.end, ")")
-
-
-def joins(text: str) -> Iterator[Edit]:
-    """`BROADCAST JOIN`, which says how to compute it."""
-    for token, after in pairwise(tokens_of(text)):
-        if token.text.upper() == "BROADCAST" and after.token_type in (TokenType.JOIN, TokenType.LEFT, TokenType.INNER):
-            yield Edit(token.start, after.start, "")
 
 
 def seconds(text: str) -> Iterator[Edit]:
@@ -183,7 +178,7 @@ def nulls_placed(text: str, dialect: str, times: frozenset[str]) -> Iterator[Edi
 READ_FIRST = {
     "spark": (spark_constants, backslashes, seconds, spark_places),
     "flink": (backslashes, similar),
-    "risingwave": (backslashes, seconds, similar, joins, of_lists),
+    "risingwave": (backslashes, seconds, similar, of_lists),
     "ksqldb": (iso_casts,),
 }
 """By dialect, what is changed before all else, so that the text can be read."""
