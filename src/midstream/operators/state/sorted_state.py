@@ -91,7 +91,8 @@ class SortedState:
         self.segments = [segment for segment in self.segments if segment.latest_to > frontier]
 
     def compact(self, frontier: int, appended: int = 0) -> None:
-        """Merges what is due, within a budget of rows."""
+        """Merges what is due, within a budget of rows, and forgets what has ended."""
+        self.expire(frontier)
         if len(self.segments) < 2 and self.longest is not None:
             return
         budget = MERGE_ROWS + TIER * appended
