@@ -33,17 +33,11 @@ class CallGrammar(OverGrammar):
     def _call(self, token: Token) -> Node:
         name = token.text.upper() if token.token_type != TokenType.IDENTIFIER else ""
         self._advance(2)
-        match name:
-            case "CAST" | "TRY_CAST":
-                made = self._cast(token, name)
-            case "EXTRACT":
-                made = self._extract(token)
-            case "TRIM":
-                made = self._trim(token)
-            case "OVERLAY" | "POSITION" | "SUBSTRING" | "SUBSTR":
-                made = self._separated(token, "PLACING", "FOR")
-            case _:
-                return self._function(token)
+        forms = {"CAST": self._cast, "TRY_CAST": self._cast, "EXTRACT": self._extract, "TRIM": self._trim}
+        forms |= dict.fromkeys(("OVERLAY", "POSITION", "SUBSTRING", "SUBSTR"), self._separated)
+        if name not in forms:
+            return self._function(token)
+        made = forms[name](token)
         self.need(TokenType.R_PAREN, ")")
         return made
 
@@ -178,10 +172,10 @@ class CallGrammar(OverGrammar):
             made.set("over", self.over())
         return made
 
-    def _cast(self, token: Token, name: str) -> Node:
+    def _cast(self, token: Token) -> Node:
         value = self.value()
         self.need(TokenType.ALIAS, "AS and a type")
-        kind = exp.TryCast if name == "TRY_CAST" else exp.Cast
+        kind = exp.TryCast if token.text.upper() == "TRY_CAST" else exp.Cast
         return at(kind(this=value, to=self.type_name()), token)
 
     def _extract(self, token: Token) -> Node:
@@ -200,10 +194,10 @@ class CallGrammar(OverGrammar):
             arguments = [self.value(), *arguments]
         return at(exp.Anonymous(this=name, expressions=arguments), token)
 
-    def _separated(self, token: Token, *words: str) -> Node:
+    def _separated(self, token: Token) -> Node:
         """A call whose arguments are separated by words or by commas."""
         arguments = [self.value(PREDICATE)]
-        while mark := self.take(TokenType.COMMA, TokenType.FROM, TokenType.IN) or self.take_word(*words):
+        while mark := self.take(TokenType.COMMA, TokenType.FROM, TokenType.IN) or self.take_word("PLACING", "FOR"):
             if len(arguments) == 1 and mark.text.upper() == "FOR":
                 arguments.append(exp.Literal.number(1))
             arguments.append(self.value(PREDICATE))

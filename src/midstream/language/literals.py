@@ -135,17 +135,13 @@ def literal_as(literal: Literal, type_: pa.DataType) -> Literal | None:
 
 
 def _read(text: str, type_: pa.DataType) -> Literal | None:
+    if kind.is_duration(type_) or kind.is_decimal(type_):
+        return exact(text) if kind.is_decimal(type_) else interval(exp.Interval(this=Duration(this=text)))
     if kind.is_date(type_):
         return Literal(_iso(dt.date, text.strip(), "a date", "DATE '2024-01-31'"), type_)
-    if kind.is_timestamp(type_):
-        return Literal(_timestamp(text, type_), type_)
-    if kind.is_duration(type_):
-        return interval(exp.Interval(this=Duration(this=text)))
-    if kind.is_decimal(type_):
-        return exact(text)
     if kind.is_time(type_):
         return Literal(_iso(dt.time, text.strip().rpartition(" ")[2], "a time", "TIME '13:30:00'"), type_)
-    return None
+    return Literal(_timestamp(text, type_), type_) if kind.is_timestamp(type_) else None
 
 
 def _read_number(text: str, type_: pa.DataType) -> Literal | None:

@@ -55,6 +55,14 @@ def prepare(batch: Elements, key: Key, nulls_equal: bool, grouping: Grouping | N
     return batch.take(order), ordered
 
 
+def keep(operator: Operator, state: SortedState, batch: Elements, hashes: Hashes | None = None) -> None:
+    """Adds a batch to a state; null keys too unless it is prepared, for other plans and other keys may need them."""
+    if hashes is None:
+        batch, hashes = prepare(batch, state.key, True, state.grouping)
+    state.append(batch, hashes)
+    state.compact(operator.frontier, len(batch))
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Candidate pairs: positions in the probing batch, and in some segments one after another, cut at `cuts`."""
@@ -218,7 +226,5 @@ class SymmetricJoin(Operator):
         return prepare(batch, side.key, self.nulls_equal, side.grouping)
 
     def _keep(self, port: int, batch: Elements, hashes: Hashes) -> None:
-        state = self.sides[port]
-        state.append(batch, hashes)
-        state.compact(self.frontier, len(batch))
+        keep(self, self.sides[port], batch, hashes)
         self.work.inserted += len(batch)

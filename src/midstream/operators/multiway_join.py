@@ -16,7 +16,7 @@ from midstream.algebra.physical.relational import ProbeStep
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements
 from midstream.operators.expressions import Predicate
-from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
+from midstream.operators.join import PAIRS_AT_ONCE, Probe, keep, output_of, prepare
 from midstream.operators.state.segment import Grouping
 from midstream.operators.state.sorted_state import SortedState
 
@@ -82,8 +82,5 @@ class MultiwayJoinOperator(Operator):
 
     def _store(self, port: int, batch: Elements) -> None:
         for state in self.indexes[port]:
-            # A null key never matches anything but stays probing through the input's other keys.
-            kept, hashes = prepare(batch, state.key, True, state.grouping)
-            state.append(kept, hashes)
-            state.compact(self.frontier, len(kept))
+            keep(self, state, batch)
         self.work.inserted += len(batch)

@@ -15,7 +15,7 @@ from midstream.algebra.physical.routed import OneWayJoin
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements
 from midstream.operators.expressions import Predicate
-from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
+from midstream.operators.join import PAIRS_AT_ONCE, Probe, keep, output_of, prepare
 from midstream.operators.state.segment import Grouping
 from midstream.operators.state.sorted_state import SortedState
 
@@ -68,9 +68,6 @@ class KeptWindowOperator(Operator):
 
     def process(self, port: int, batch: Elements) -> Elements | None:
         self.work.taken += len(batch)
-        # A null key is never met, but another plan may need the row by another key.
-        kept, hashes = prepare(batch, self.state.key, True, self.state.grouping)
-        self.state.append(kept, hashes)
-        self.state.compact(self.frontier, len(kept))
-        self.work.inserted += len(kept)
+        keep(self, self.state, batch)
+        self.work.inserted += len(batch)
         return None

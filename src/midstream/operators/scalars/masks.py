@@ -15,7 +15,7 @@ import pyarrow as pa
 from midstream.algebra.expressions import Call, Column, Expression, Literal
 from midstream.operators.elements import Mask
 from midstream.operators.scalars.kernels import COMPARISONS, Datum
-from midstream.operators.vectors import Numbers, numbers_of, storage_of, validity_of
+from midstream.operators.vectors import numbers_of, storage_of, validity_of
 
 MaskNode = Callable[[pa.RecordBatch], Mask]
 Compile = Callable[[Expression], Callable[[pa.RecordBatch], Datum]]
@@ -65,8 +65,7 @@ def _present(position: int) -> MaskNode:
 def _comparison(call: Call, schema: pa.Schema, compile: Compile) -> MaskNode | None:
     """A comparison of two number columns or of one with a constant, if that is what it is."""
     left, right = call.args
-    dtype = storage_of(left.type)
-    if dtype is None or left.type != right.type or (isinstance(right, Literal) and right.value is None):
+    if storage_of(left.type) is None or left.type != right.type or (isinstance(right, Literal) and right.value is None):
         return None
     compare: Callable[..., Mask] = getattr(np, COMPARISONS[call.function])
     general = _column_mask(call, compile)
@@ -78,13 +77,6 @@ def _comparison(call: Call, schema: pa.Schema, compile: Compile) -> MaskNode | N
         a, b = batch.column(here), batch.column(there)
         if a.null_count or b.null_count:
             return general(batch)
-        return compare(_dense(a, dtype), _dense(b, dtype) if constant is None else constant)
+        return compare(numbers_of(a), numbers_of(b) if constant is None else constant)
 
     return compared
-
-
-def _dense(column: pa.Array, dtype: np.dtype[np.generic]) -> Numbers:
-    length = len(column)
-    if length == 0:
-        return np.empty(0, dtype=dtype)
-    return np.frombuffer(column.buffers()[1], dtype, length, column.offset * dtype.itemsize)
