@@ -173,22 +173,21 @@ class Recorder:
 
     def close(self, outcome: str, figures: Figures) -> MigrationRecord:
         """The record of the whole migration."""
-        costs = self.account.figures
+        costs = replace(
+            self.account.figures,
+            wall_seconds=self.clock() - self.account.started,
+            processed_twice=figures.processed_twice,
+            peak_extra_rows=figures.peak_extra_rows,
+        )
         return MigrationRecord(
-            costs.started_at,
-            costs.ended_at,
-            self.clock() - self.account.started,
-            costs.batches,
-            figures.processed_twice,
-            figures.peak_extra_rows,
-            costs.longest_silence,
-            costs.longest_silence_seconds,
-            self.trigger,
-            *self.plans,
-            self.strategy,
-            outcome,
-            self.split_after,
-            self.predicted,
-            self.part,
-            self.verified,
+            **asdict(costs),
+            trigger=self.trigger,
+            old_plan=self.plans[0],
+            new_plan=self.plans[1],
+            strategy=self.strategy,
+            outcome=outcome,
+            split_after=self.split_after,
+            predicted=self.predicted,
+            part=self.part,
+            verified=self.verified,
         )
