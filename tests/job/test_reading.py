@@ -201,7 +201,7 @@ def test_the_results_command_prints_one_object_or_writes_a_file(tmp_path):
     assert run.invoke(app, ["results", where, "q", "-o", str(tmp_path / "r.parquet")]).exit_code == 0
     assert table_of("r", tmp_path / "r.parquet").num_rows == len(shown["rows"])
     wrong = run.invoke(app, ["results", where, "p"])
-    assert wrong.exit_code == 2 and "its queries are q" in wrong.stderr
+    assert wrong.exit_code == 2 and "the queries are q" in wrong.stderr
     assert run.invoke(app, ["results", str(tmp_path / "none"), "q"]).exit_code == 2
 
 
