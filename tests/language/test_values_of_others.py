@@ -82,6 +82,20 @@ SPARK = [
 ]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        "VALUES (1, 2), (3, 4)",
+        "VALUES (1, 2), (3, 4) AS t",
+        "VALUES (1, 2), (3, 4) t",
+        "VALUES (1, 2), (3, 4) AS t(col1, b)",
+    ],
+)
+def test_columns_of_values_count_from_1_in_spark(values: str) -> None:
+    assert rows(f"SELECT col1 FROM {values} ORDER BY col1", "spark") == [(1,), (3,)]
+    assert rows(f"SELECT x.a, col1 FROM t AS x JOIN {values} ON x.a = col1 WHERE x.a < 3", "spark") == [(1, 1)]
+
+
 @pytest.mark.parametrize(("value", "expected"), SPARK)
 def test_a_value_of_spark_is_what_spark_says(value: str, expected: object) -> None:
     assert rows(f"SELECT {value} AS r", "spark") == [(expected,)]

@@ -6,14 +6,14 @@ Each change is made at a token or between the arguments of a call, so that chang
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.foreign_functions import AFTER_ORDER, CASTS, FOREIGN_FUNCTIONS, NULLS_FIRST, SUFFIXES, TIGHTNESS
 from midstream.errors import QueryError
-from midstream.language.foreign_tokens import Called, Edit, calls
+from midstream.language.foreign_tokens import Called, Edit, beside, calls
 from midstream.language.grammar import NAMES, NOTHING
 from midstream.language.operator_tables import WINDOW_WORDS
 from midstream.language.text import CLOSING, OPENING, tokens_of
@@ -119,6 +119,22 @@ def spark_places(text: str) -> Iterator[Edit]:
     yield from {e.start: e for call in calls(text, ("TRANSFORM", "FILTER")) for e in _from_zero(call)}.values()
 
 
+def named_values(text: str) -> Iterator[Edit]:
+    """Columns of `FROM VALUES (…), (…)` are `col1`, `col2`, … if they have no names."""
+    for call in calls(text, ("VALUES",)):
+        level = beside(tokens_of(text), call.start)
+        at = next(i for i, token in enumerate(level) if token.start == call.start)
+        rows = list(takewhile(lambda token: token.text in ("(", ")", ","), level[at + 1 :]))
+        alias = [token for token in level[at + 1 + len(rows) :] if token.token_type != TokenType.ALIAS][:2]
+        names = f"({', '.join(f'col{i}' for i in range(1, len(call.arguments) + 1))})"
+        if level[at - 1].token_type not in (TokenType.FROM, TokenType.JOIN) or rows[-1].text == ",":
+            continue
+        if not alias or alias[0].token_type not in NAMES:
+            yield Edit(rows[-1].end + 1, rows[-1].end + 1, f" AS values{names}")
+        elif alias[-1].text != "(":
+            yield Edit(alias[0].end + 1, alias[0].end + 1, names)
+
+
 def _operand(tokens: Sequence[Token], last: int) -> int:
     """Where the value begins that ends with a token: a name, a call, or an element of one."""
     depth = 0
@@ -176,7 +192,7 @@ def nulls_placed(text: str, dialect: str, times: frozenset[str]) -> Iterator[Edi
 
 
 READ_FIRST = {
-    "spark": (spark_constants, backslashes, seconds, spark_places),
+    "spark": (spark_constants, backslashes, seconds, spark_places, named_values),
     "flink": (backslashes, similar),
     "risingwave": (backslashes, seconds, similar, of_lists),
     "ksqldb": (iso_casts,),
