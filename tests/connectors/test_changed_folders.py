@@ -55,6 +55,22 @@ def test_the_folder_below_has_some_of_them(tmp_path, folder):
     assert run(tmp_path, folder, finish=True) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("come", [shutil.copy2, shutil.move])
+def test_files_that_come_into_the_new_folder_later_are_not_read_again(tmp_path, folder, come):
+    new = tmp_path / "new"
+    new.mkdir()
+    run(tmp_path, new)
+    come(folder / "a.csv", new / "a.csv")
+    run(tmp_path, new)
+    (new / "sub").mkdir()
+    come(folder / "sub" / "b.csv", new / "sub" / "b.csv")
+    (new / "sub" / "a.csv").write_text("3,3\n")
+    os.utime(new / "sub" / "a.csv", (new / "a.csv").stat()[7:9])
+    if come is shutil.move:  # then only its time would tell that it is another file
+        os.utime(new / "sub" / "a.csv")
+    assert run(tmp_path, new, finish=True) == [1, 2, 3]
+
+
 @pytest.mark.parametrize("spelled", ["moved", "link"])
 def test_a_folder_that_was_moved_has_the_same_files(tmp_path, folder, spelled):
     moved = folder.rename(tmp_path / "moved")

@@ -23,6 +23,7 @@ from midstream.cluster.local.readings import FolderReading, SourceReading
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.connected import Connected
 from midstream.connectors.files.contents import FileContents
+from midstream.connectors.files.identity import come_since
 from midstream.connectors.files.listing import require_columns_of_files, require_folder
 from midstream.connectors.files.objects import ObjectFolder, ObjectSource
 from midstream.connectors.files.options import CHOOSING_ON_SPARK, FILE_FORMATS, FORMATS
@@ -68,7 +69,7 @@ class SourceFiles:
         # What a log has read it does not read again, and repeats if its batch was not done.
         logged = set() if manifest is None or manifest.query_id == LOCAL else log.paths_read(manifest)
         left_out = {
-            name: frozenset(_whole(folder, file.path) for file in known.read[name]) - logged
+            name: frozenset(_whole(folder, path) for path in _paths_read(folder, known.read[name])) - logged
             for name, folder in folders.items()
         }
         readings = {
@@ -118,6 +119,12 @@ class SourceFiles:
             return INFINITY
         reading.done(taken)
         return reading.earliest(reading.waiting(), taken)
+
+
+def _paths_read(folder: ReadFolder, read: Sequence[SourceFile]) -> set[str]:
+    """The paths of files that were read, also of those that have come into the folder since."""
+    there = folder.present() if isinstance(folder, FileSource) else []
+    return {file.path for file in read} | come_since(folder.place, read, there)
 
 
 def _looked_at(stream: StreamInput, folder: ReadFolder | None) -> FileSource | None:

@@ -8,6 +8,9 @@ that was. If a stream's folder is another one, each file that was read is looked
   it is the file, moved, or a copy if it has the same bytes as the one that is still where it was;
 - where it was, beside the new folder.
 
+Files that stay where they were may come into the new folder later: a file there of the same name, size and time, and
+with the same bytes if the other one is still there, is one that was read.
+
 What cannot be told by this is refused: a file of an old name, but another size or time, whose old one is gone. So no
 file is read twice, and none is taken for another. Files that are not in the new folder stay known, by their paths from
 there.
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 import filecmp
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,6 +84,24 @@ class KnownFolder:
             hint="keep the times of files when they are moved (mv, cp -p, rsync -t); to read another folder from its "
             "beginning, give the stream another name or the job a new checkpoint",
         )
+
+
+def come_since(folder: str, read: Iterable[SourceFile], found: Sequence[SourceFile]) -> set[str]:
+    """The paths of files in a folder that were read where they lay, outside of it, and were moved or copied since."""
+    outside = grouped(
+        (_mark(file), os.path.normpath(os.path.join(folder, file.path))) for file in read if _is_outside(file)
+    )
+    return {
+        file.path
+        for file in found
+        if outside
+        for old in outside.get(_mark(file), ())
+        if not os.path.exists(old) or _alike(old, os.path.join(folder, file.path))
+    }
+
+
+def _is_outside(file: SourceFile) -> bool:
+    return file.path.startswith(os.pardir + os.sep)
 
 
 def _mark(file: SourceFile) -> tuple[str, int, int]:
