@@ -150,6 +150,19 @@ def test_a_session_takes_queries_of_other_systems() -> None:
     assert [(row["hour"], row["most"]) for row in most.table().to_pylist()] == [(at(60), 9), (at(60), 3)]
 
 
+@pytest.mark.parametrize("dialect", ["flink", "risingwave", "spark"])
+@pytest.mark.parametrize(
+    "condition",
+    ["a.window_start = b.window_start - INTERVAL '10' MINUTE", "a.window_end + INTERVAL '1' HOUR = b.window_start"],
+)
+def test_windows_of_different_times_are_never_joined(dialect: str, condition: str) -> None:
+    query = "SELECT a.v FROM TUMBLE(A, ts, INTERVAL '10' MINUTE) AS a, TUMBLE(A, ts, INTERVAL '10' MINUTE) AS b WHERE "
+    with pytest.raises(QueryError, match="their rows never meet") as found:
+        to_cql(query + condition, dialect)
+    assert "UNBOUNDED" in str(found.value.hint)
+    to_cql(f"{query}a.window_start = b.window_start AND a.ts < b.ts - INTERVAL '1' MINUTE", dialect)
+
+
 def test_a_watermark_is_said_of_a_stream() -> None:
     declared = "CREATE TABLE A (ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('k' = 'v');"
     with pytest.raises(QueryError, match=r"WATERMARK FOR is said of a stream(.|\n)*lateness = \"5 second\""):

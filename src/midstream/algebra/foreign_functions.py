@@ -134,10 +134,25 @@ DECLARED = re.compile(r"CREATE\s.*?\b(?:STREAM|TABLE)\s+(?:IF\s+NOT\s+EXISTS\s+)
 VERSIONED = re.compile(r"\b(\w+)(?=\s+FOR\s+SYSTEM_TIME\s+AS\s+OF\s+PROCTIME\b)", re.IGNORECASE)
 """A table of which the rows of now are wanted."""
 
-WATERMARK = re.compile(
-    r"\bWATERMARK\s+FOR\s+`?(\w+)`?(?:\s+AS\s+`?\w+`?\s*-\s*INTERVAL\s+'?(\w+)'?\s+(\w+))?", re.IGNORECASE
-)
-"""How late rows may come."""
+NOT_HERE = {
+    re.compile(
+        r"\bWATERMARK\s+FOR\s+`?(\w+)`?(?:\s+AS\s+`?\w+`?\s*-\s*INTERVAL\s+'?(\w+)'?\s+(\w+))?", re.IGNORECASE
+    ): (
+        "WATERMARK FOR is said of a stream, not in a query",
+        "how late rows may come is known before any query reads them",
+        'declare the stream with time = "{0}" and lateness = "{1} {2}"',
+    ),
+    re.compile(
+        r"\bwindow_(?:start|end)\s*(?:=\s*(?:\w+\.)?window_(?:start|end)\s*[-+]\s*INTERVAL\b"
+        r"|[-+]\s*INTERVAL\s*'[^']*'(?:\s*\w+)?\s*=\s*(?:\w+\.)?window_(?:start|end)\b)",
+        re.IGNORECASE,
+    ): (
+        "windows of different times are never there at once, so their rows never meet",
+        "a row of a window is there for as long as its window",
+        "join what is kept for longer, FROM stream [UNBOUNDED], by time_bucket(INTERVAL '10' MINUTE, time)",
+    ),
+}
+"""What texts of other systems say that cannot be said in a query here: why not, and what to do."""
 
 LAST_CONDITION = re.compile(r".*\bON\s+(.*?)\s*=\s*(.*?)\s*(?:\b(?:WHERE|GROUP\s+BY)\b.*)?$", re.IGNORECASE | re.DOTALL)
 """What two sides of the last join are equal in."""

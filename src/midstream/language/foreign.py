@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from types import MappingProxyType
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.algebra.foreign_functions import AS_STRUCT, BOUNDS, WATERMARK, WINDOWS
+from midstream.algebra.foreign_functions import AS_STRUCT, BOUNDS, NOT_HERE, WINDOWS
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
 from midstream.language.foreign_joins import behind, interval_joins, outer_joins_apart, tree_of
@@ -43,7 +44,7 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
         raise QueryError(f"there is no dialect {dialect!r}", hint=hint)
     for first in READ_FIRST.get(dialect, ()):
         query = edited(query, list(first(query)))
-    _require_no_watermark(query)
+    _require_sayable(query)
     if isinstance(times, str):
         times = dict.fromkeys((token.text for token in tokens_of(query)), times)
     known = {name.casefold(): column for name, column in times.items() if column is not None}
@@ -56,15 +57,12 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
     return edited(query, list(nulls_placed(query, dialect, frozenset(map(str.casefold, known.values())))))
 
 
-def _require_no_watermark(text: str) -> None:
-    """Refuses `WATERMARK FOR ts AS ts - INTERVAL '5' SECOND`, and says where that is said."""
-    if (said := WATERMARK.search(text)) is not None:
-        late = f"{said[2] or 0} {(said[3] or 'seconds').lower()}"
-        raise QueryError(
-            "WATERMARK FOR is said of a stream, not in a query",
-            detail="how late rows may come is known before any query reads them",
-            hint=f'declare the stream with time = "{said[1]}" and lateness = "{late}"',
-        ).at(text, said.start())
+def _require_sayable(text: str) -> None:
+    """Refuses what is said elsewhere here, or means nothing."""
+    for pattern, (told, detail, hint) in NOT_HERE.items():
+        if (said := pattern.search(text)) is not None:
+            *words, unit = [word or usual for word, usual in zip_longest(said.groups(), ("", "0", "seconds"))]
+            raise QueryError(told, detail=detail, hint=hint.format(*words, unit.lower())).at(text, said.start())
 
 
 def _arrival(text: str, times: Mapping[str, str]) -> Iterator[Edit]:

@@ -127,12 +127,11 @@ def named_values(text: str) -> Iterator[Edit]:
         rows = list(takewhile(lambda token: token.text in ("(", ")", ","), level[at + 1 :]))
         alias = [token for token in level[at + 1 + len(rows) :] if token.token_type != TokenType.ALIAS][:2]
         names = f"({', '.join(f'col{i}' for i in range(1, len(call.arguments) + 1))})"
-        if level[at - 1].token_type not in (TokenType.FROM, TokenType.JOIN) or rows[-1].text == ",":
-            continue
-        if not alias or alias[0].token_type not in NAMES:
-            yield Edit(rows[-1].end + 1, rows[-1].end + 1, f" AS values{names}")
-        elif alias[-1].text != "(":
-            yield Edit(alias[0].end + 1, alias[0].end + 1, names)
+        if level[at - 1].token_type in (TokenType.FROM, TokenType.JOIN) and rows[-1].text != ",":
+            if not alias or alias[0].token_type not in NAMES:
+                yield Edit(rows[-1].end + 1, rows[-1].end + 1, f" AS values{names}")
+            elif alias[-1].text != "(":
+                yield Edit(alias[0].end + 1, alias[0].end + 1, names)
 
 
 def _operand(tokens: Sequence[Token], last: int) -> int:
