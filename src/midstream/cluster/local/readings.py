@@ -24,7 +24,7 @@ from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.query_windows import Spans
 from midstream.connectors.connected import Connected, Span, first
-from midstream.connectors.files.identity import come_since
+from midstream.connectors.files.identity import come_since, outside
 from midstream.connectors.files.source import KnownFiles, ReadFolder
 from midstream.connectors.source import Position, Positions, Source
 from midstream.errors import JobError, MidstreamError
@@ -90,14 +90,16 @@ class FolderReading:
 
     def __init__(self, declaration: StreamDeclaration, source: FolderSource, known: Iterable[SourceFile]) -> None:
         self.declaration, self.source = declaration, source
-        self._known = tuple(known)
-        self._read = {file.path for file in self._known}
+        read = list(known)
+        self._read = {file.path for file in read}
+        self._elsewhere = outside(source.place, read)
+        """Files that were read where they lie, outside of the folder: they may come into it later."""
         self._begins: dict[str, int] = {}
         """How early the rows of files begin that had to wait, each of which is looked at once."""
 
     def waiting(self) -> Parts:
         found = self.source.present(self._read)
-        came = come_since(self.source.place, self._known, found)
+        came = come_since(self.source.place, self._elsewhere, found)
         self._read |= came
         return [file for file in found if file.path not in came]
 

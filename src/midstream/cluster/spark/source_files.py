@@ -23,7 +23,7 @@ from midstream.cluster.local.readings import FolderReading, SourceReading
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.connected import Connected
 from midstream.connectors.files.contents import FileContents
-from midstream.connectors.files.identity import come_since
+from midstream.connectors.files.identity import come_since, outside
 from midstream.connectors.files.listing import require_columns_of_files, require_folder
 from midstream.connectors.files.objects import ObjectFolder, ObjectSource
 from midstream.connectors.files.options import CHOOSING_ON_SPARK, FILE_FORMATS, FORMATS
@@ -124,7 +124,7 @@ class SourceFiles:
 def _paths_read(folder: ReadFolder, read: Sequence[SourceFile]) -> set[str]:
     """The paths of files that were read, also of those that have come into the folder since."""
     there = folder.present() if isinstance(folder, FileSource) else []
-    return {file.path for file in read} | come_since(folder.place, read, there)
+    return {file.path for file in read} | come_since(folder.place, outside(folder.place, read), there)
 
 
 def _looked_at(stream: StreamInput, folder: ReadFolder | None) -> FileSource | None:

@@ -86,22 +86,24 @@ class KnownFolder:
         )
 
 
-def come_since(folder: str, read: Iterable[SourceFile], found: Sequence[SourceFile]) -> set[str]:
+Marked = Mapping[tuple[str, int, int], Sequence[str]]
+"""Whole paths of files, by what files are recognised that were moved."""
+
+
+def outside(folder: str, read: Iterable[SourceFile]) -> Marked:
+    """Files that were read and lie outside of a folder."""
+    beside = (file for file in read if file.path.startswith(os.pardir + os.sep))
+    return grouped((_mark(file), os.path.normpath(os.path.join(folder, file.path))) for file in beside)
+
+
+def come_since(folder: str, elsewhere: Marked, found: Sequence[SourceFile]) -> set[str]:
     """The paths of files in a folder that were read where they lay, outside of it, and were moved or copied since."""
-    outside = grouped(
-        (_mark(file), os.path.normpath(os.path.join(folder, file.path))) for file in read if _is_outside(file)
-    )
     return {
         file.path
         for file in found
-        if outside
-        for old in outside.get(_mark(file), ())
+        for old in elsewhere.get(_mark(file), ())
         if not os.path.exists(old) or _alike(old, os.path.join(folder, file.path))
     }
-
-
-def _is_outside(file: SourceFile) -> bool:
-    return file.path.startswith(os.pardir + os.sep)
 
 
 def _mark(file: SourceFile) -> tuple[str, int, int]:
