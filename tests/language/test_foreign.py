@@ -160,6 +160,7 @@ def test_windows_of_different_times_are_never_joined(dialect: str, condition: st
     with pytest.raises(QueryError, match="their rows never meet") as found:
         to_cql(query + condition, dialect)
     assert "UNBOUNDED" in str(found.value.hint)
+    assert "note" in to_cql("SELECT v FROM A WHERE note = 'it has a watermark for ts'", dialect)
     to_cql(f"{query}a.window_start = b.window_start AND a.ts < b.ts - INTERVAL '1' MINUTE", dialect)
 
 

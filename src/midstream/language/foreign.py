@@ -59,8 +59,9 @@ def to_cql(query: str, dialect: str, times: str | Mapping[str, str | None] = Map
 
 def _require_sayable(text: str) -> None:
     """Refuses what is said elsewhere here, or means nothing."""
+    texts = [(token.start, token.end) for token in tokens_of(text) if token.token_type == TokenType.STRING]
     for pattern, (told, detail, hint) in NOT_HERE.items():
-        if (said := pattern.search(text)) is not None:
+        for said in (m for m in pattern.finditer(text) if not any(at < m.start() < end for at, end in texts)):
             *words, unit = [word or usual for word, usual in zip_longest(said.groups(), ("", "0", "seconds"))]
             raise QueryError(told, detail=detail, hint=hint.format(*words, unit.lower())).at(text, said.start())
 
