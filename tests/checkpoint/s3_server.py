@@ -31,8 +31,10 @@ def s3_bucket() -> Iterator[str]:
         with pytest.MonkeyPatch.context() as patched:
             for name, value in named.items():
                 patched.setenv(name, value)
-            FileSystem.from_uri("s3://jobs?allow_bucket_creation=true")[0].create_dir("jobs")
+            filesystem = FileSystem.from_uri("s3://jobs?allow_bucket_creation=true")[0]
+            filesystem.create_dir("jobs")
             yield "s3a://jobs"
+            filesystem.delete_dir_contents("jobs")  # all servers of this process have one memory
     finally:
         server.shutdown()
         thread.join()
