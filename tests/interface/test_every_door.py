@@ -226,7 +226,7 @@ def state_of(manifest: Manifest) -> dict[str, Any]:
             entry.plan,
             entry.status,
             manifest.account(name).mode,
-            manifest.account(name).plans_of_slots,
+            manifest.account(name).plans.of_slots,
             [(record["status"], record["new_plan"]) for record in manifest.account(name).history],
         )
         for name, entry in manifest.queries.items()

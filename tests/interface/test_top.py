@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.records import PlansAtWork, SlotPlan
 from midstream.errors import JobError
 from midstream.interface.cli import app
 from midstream.interface.cli.top import first_look, follow
@@ -106,7 +107,7 @@ def test_plans_that_differ_by_slot_are_shown(job, tmp_path):
     stored = StoredJob.open(str(tmp_path / "shop"))
     known = stored.query("matches")
     stored.__dict__["queries"] = {
-        "matches": replace(known, account=replace(known.account, local_plans={"1": {"plan": NEW}}))
+        "matches": replace(known, account=replace(known.account, plans=PlansAtWork(local={1: SlotPlan(NEW)})))
     }
     screen = io.StringIO()
     Console(file=screen, width=140).print(drawn(stored, 140))

@@ -10,9 +10,8 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +30,7 @@ from midstream.job.flow import committed_batch, concluded, make
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
 from midstream.job.plans.local_plans import resumed
-from midstream.job.queries.running_query import Cutting, MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import Cutting, RunningQuery
 from midstream.job.slots.moving import Move
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUP_BITS, Layout
@@ -99,10 +98,8 @@ class Chain:
         if manifest and manifest.queries["q"].plan not in ("", plan.text):
             plan = plan_query(self.relation, manifest.queries["q"].plan, self.emit_every)
         self.driver.apply(QueryAdded(self._running(plan)))
-        if manifest and "q" in manifest.migration:
-            self._resume_migration(manifest.migration["q"])
         if manifest:
-            self.driver.apply(QueryAdded(resumed(self.query, manifest.account("q").local_plans, self._by_plan)))
+            self.driver.apply(QueryAdded(resumed(self.query, manifest.account("q").plans, self._by_plan)))
         if self.adaptive is not None:
             self.driver.watchers.watch(self.query, self.adaptive)
         names = sorted({s.name for s in streams_of(self.relation)})
@@ -133,10 +130,6 @@ class Chain:
         merging = frozenset(cut.get("q", ()))
         cutting = Cutting(self.driver.state.routes, known, self.driver.state.group_bits, merging)
         return RunningQuery.of("q", "", plan, self.catalog.functions, cutting, self.emit_every)
-
-    def _resume_migration(self, told: Mapping[str, Any]) -> None:
-        migration = MigrationUnderWay.resumed(self._by_plan(told["plan"]), told)
-        self.driver.apply(QueryAdded(replace(self.query, migration=migration)))
 
     def _by_plan(self, plan: str) -> RunningQuery:
         return self.driver.state.target(self.query, plan_query(self.relation, plan, self.emit_every))

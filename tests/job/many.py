@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from midstream.algebra.declarations import Catalog
 from midstream.job.commands.adding import Adding
 from midstream.job.events import QueryAdded, QueryWithdrawn
 from midstream.job.outputs.results import results_of_query
-from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.plans.local_plans import resumed
+from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.exchange import Layout
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
@@ -43,10 +44,9 @@ class Many(Chain):
         """A query, taken up with the next batch."""
         relation = parse(cql, self.catalog)
         query = self.adding.query(name, cql, relation, **options)
-        told = None if self.driver.manifest is None else self.driver.manifest.migration.get(name)
-        if told is not None:
-            target = self.driver.state.target(query, plan_query(relation, told["plan"]))
-            query = replace(query, migration=MigrationUnderWay.resumed(target, told))
+        if self.driver.manifest is not None:
+            state, known = self.driver.state, self.driver.manifest.account(name).plans
+            query = resumed(query, known, lambda plan: state.target(query, plan_query(relation, plan)))
         self.driver.apply(QueryAdded(query))
         return query
 

@@ -51,7 +51,9 @@ def recorded(manifest: Manifest, job: Many) -> dict[str, Any]:
         "slots": [manifest.slots.count, _digest(list(manifest.slots.routing)), len(manifest.slots.moves)],
         "plans": {name: entry.plan for name, entry in manifest.queries.items()},
         "frontiers": [dict(manifest.advanced_to), dict(manifest.released)],
-        "migrating": {n: [m["plan"], m["strategy"], m["begun"], m["done"]] for n, m in manifest.migration.items()},
+        "migrating": {
+            n: [m.plan, m.strategy, m.begun, m.done] for n, a in manifest.accounts.items() if (m := a.plans.migration)
+        },
         "histories": {name: _digest(_history(account.history)) for name, account in manifest.accounts.items()},
         "states": {name: _digest(held) for name, held in states.items()},
         "results": {name: _digest(sorted(map(str, job.table(name).to_pylist()))) for name in job.driver.queries},

@@ -280,8 +280,8 @@ def test_a_wish_waits_for_a_driver(tmp_path):
     chain = chain_of(question, tmp_path, None, Policy("auto"))
     chain.batch(parts[chain.next_batch])
     # What fits into a batch has gone over with it already.
-    going = chain.manifest.migration.get("q", {"plan": chain.query.plan.text})
-    assert going["plan"] == "((A B) C)"
+    going = chain.manifest.account("q").plans.migration
+    assert (chain.query.plan.text if going is None else going.plan) == "((A B) C)"
 
 
 @pytest.mark.parametrize("part", ["observer", "plans", "wish"])
@@ -368,7 +368,7 @@ def test_plans_of_several_stages_are_decided_upon_while_groups_move(tmp_path):
         if number == 14:
             chain.driver.rebalance([1] * 100 + [0] * 156, protocol="split_time_balancing")
         chain.batch(part)
-        both += chain.manifest.slots.doubled is not None and bool(chain.manifest.migration)
+        both += chain.manifest.slots.doubled is not None and chain.query.migration is not None
     chain.batch({}, end=True)
     assert both and [move["start_batch"] for move in chain.manifest.slots.moves if "protocol" in move] == [14]
     assert ms.snapshot_equal(chain.results(), ms.run(query, inputs))

@@ -19,7 +19,7 @@ from midstream.job.circumstances import Incoming, Position
 from midstream.job.flow import Circumstances, Notes, batch_flow
 from midstream.job.migrations.migrating import MigrationAsked
 from midstream.job.plans.local_plans import resumed
-from midstream.job.queries.running_query import Cutting, MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import Cutting, RunningQuery
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUPS, Layout
 from midstream.job.task.reports import FragmentReport, Report, StreamCounts, Traffic
@@ -65,9 +65,7 @@ class Bare:
         def by_plan(text: str) -> RunningQuery:
             return state.target(made, plan_query(planned.query, text))
 
-        if (told := state.manifest.migration.get(name)) is not None:
-            made.migration = MigrationUnderWay.resumed(by_plan(told["plan"]), told)
-        return resumed(made, state.manifest.account(name).local_plans, by_plan)
+        return resumed(made, state.manifest.account(name).plans, by_plan)
 
     def apply(self, event: Any) -> JobState:
         """The state after an event; the one before is left as it was, refused or not."""
@@ -137,7 +135,7 @@ def described(state: JobState) -> dict[str, Any]:
         "scheduling": state.settings.scheduling,
         "added and dropped": (state.added, state.texts, state.modes),
         "stopped": state.faults.stopped,
-        "plans": {n: (q.plan.text, q.migration and q.migration.to_json()) for n, q in state.queries.items()},
+        "plans": {n: (q.plan.text, q.migration and q.migration.progress) for n, q in state.queries.items()},
         "pending": (state.cancelled, state.retiring, state.faults.news),
     }
 
@@ -221,5 +219,5 @@ def test_a_query_that_fails_before_its_migration_has_begun_stays_with_its_plan()
     happen(job, ("migrate", "(A (B C))", "genmig"))
     job.failing = "q"
     job.batch()
-    assert job.newest is not None and not job.newest.migration
+    assert job.newest is not None and job.newest.account("q").plans.migration is None
     assert [event["status"] for event in job.newest.account("q").history] == ["cancelled", "quarantined"]

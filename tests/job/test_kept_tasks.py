@@ -77,7 +77,7 @@ def manifest_of(many: Many) -> dict[str, Any]:
         "advanced_to": dict(manifest.advanced_to),
         "released": dict(manifest.released),
         "registers": dict(manifest.streams.registers),
-        "migration": sorted(manifest.migration),
+        "migration": sorted(n for n, account in manifest.accounts.items() if account.plans.migration),
         "results": {name: many.table(name).to_pydict() for name in many.driver.queries},
     }
 

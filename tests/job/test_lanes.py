@@ -120,7 +120,7 @@ def test_a_shared_group_stays_shared_while_plans_change_side_by_side(tmp_path):
         if number == 4:
             chain.migrate("(A (B C))", "genmig")
         chain.batch(part)
-        shared += bool(chain.manifest.migration) and bool(chain.manifest.slots.shared)
+        shared += (chain.manifest.account("q").plans.migration is not None) and bool(chain.manifest.slots.shared)
     chain.batch({}, end=True)
     assert shared and chain.query.plan.text == "(A (B C))"
     assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs))

@@ -58,7 +58,7 @@ def test_groups_move_while_their_query_migrates(protocol, first, strategy, tmp_p
         if number == (5 if first == "move" else 4):
             chain.migrate("(A (B C))", strategy)
         chain.batch(part)
-        both += chain.manifest.slots.doubled is not None and "q" in chain.manifest.migration
+        both += chain.manifest.slots.doubled is not None and chain.manifest.account("q").plans.migration is not None
         done = number if done is None and list(chain.manifest.slots.routing) == WANTED else done
     # Once states have moved, the end of a migration takes one batch.
     assert both or (first == "migration" and strategy.startswith("moving_state")), "one waited for the other"

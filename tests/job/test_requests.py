@@ -237,7 +237,7 @@ def test_groups_that_are_to_move_during_a_migration_move_once_also_after_a_crash
     put(tmp_path, command="rebalance", routing=OPPOSITE)
     job.listen()
     job.batch(part(1))
-    assert job.manifest.migration
+    assert job.manifest.account("q").plans.migration is not None
     job = run(tmp_path, 5)
     job.batch({}, end=True)
     assert job.asked == [] and list(job.manifest.slots.routing) == OPPOSITE

@@ -54,7 +54,7 @@ def known(state: JobState) -> dict[str, Any]:
         "modes": state.modes,
         "faults": (state.faults.stopped, state.faults.news),
         "plans": {
-            name: (query.plan.text, None if query.migration is None else query.migration.to_json())
+            name: (query.plan.text, query.migration and query.migration.progress)
             for name, query in state.queries.items()
         },
         "nothing to tell": (state.cancelled, state.retiring),
@@ -63,10 +63,7 @@ def known(state: JobState) -> dict[str, Any]:
 
 def everything(state: JobState) -> tuple[object, ...]:
     """All that a state says: a transition must leave the state that it begins with as it was."""
-    queries = {
-        name: (query, query.migration and (query.migration.to_json(), query.migration.cancelling), dict(query.local))
-        for name, query in state.queries.items()
-    }
+    queries = {name: (query, query.migration, dict(query.local)) for name, query in state.queries.items()}
     faults = copied(state.faults)
     rest = (state.added, state.texts, state.modes, state.retiring, state.cancelled, state.routes)
     return state.manifest, queries, state.wanted, state.settings, faults, *(copy.copy(one) for one in rest)

@@ -65,7 +65,7 @@ def test_a_right_plan_takes_over_in_the_slots_asked_for(tmp_path, migration, res
     stored = ms.open(tmp_path)
     assert list(stored.queries) == ["q"]
     assert not check(stored.store.files, stored.manifest)
-    assert stored.manifest.account("q").plans_of_slots == {1: NEW}
+    assert stored.manifest.account("q").plans.of_slots == {1: NEW}
 
 
 @pytest.mark.parametrize("restarts", [False, True])

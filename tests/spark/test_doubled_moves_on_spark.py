@@ -43,7 +43,11 @@ def test_rows_go_to_both_slots_until_the_receiver_answers_alone(protocol, query,
         session.before_batch(ask)
         session.process_available()
         manifest = session._job.manifest
-        assert manifest is not None and manifest.slots.doubled is not None and "q" in manifest.migration
+        assert (
+            manifest is not None
+            and manifest.slots.doubled is not None
+            and manifest.account("q").plans.migration is not None
+        )
         assert manifest.streams.rows == {n: sum(t < 60 for t in rows["ts"].to_pylist()) for n, rows in inputs.items()}
     for since in (60, 80):
         feed_all(feeds, inputs, since, since + 20)

@@ -96,7 +96,7 @@ def test_times_without_a_zone_are_ticks_to_spark_in_utc_only(time):
 
 def test_a_migration_keeps_what_both_plans_need():
     query = running("SELECT k FROM A [NOW] WHERE k = 1")
-    query.migration = MigrationUnderWay(running("SELECT k FROM A [NOW] WHERE k = 2"), "genmig", {})
+    query.migration = MigrationUnderWay("", "genmig", {}, target=running("SELECT k FROM A [NOW] WHERE k = 2"))
     assert len(selections([query])["A"]) == 2
 
 

@@ -74,4 +74,4 @@ def test_slots_are_verified_over_restarts_under_retention_on_spark(spark: Any, t
     assert (record["status"], record["slots"]) == ("done", [1])
     assert record["verified"]["difference"] is None
     assert record["verified"]["compared_to"] >= record["verified"]["since"] + 30
-    assert ms.open(place).manifest.account("q").plans_of_slots == {1: "(A (B C))"}
+    assert ms.open(place).manifest.account("q").plans.of_slots == {1: "(A (B C))"}

@@ -95,13 +95,13 @@ def describe(checkpoint_uri: str) -> dict[str, Any]:
 
 
 def _query(manifest: Manifest, name: str) -> dict[str, Any]:
-    entry, outputs = manifest.queries.get(name), manifest.outputs
+    entry, outputs, migration = manifest.queries.get(name), manifest.outputs, manifest.account(name).plans.migration
     states, by_slot = ([_state(state) for state in stored_states(manifest, [name], each)] for each in (False, True))
     return {
         **({} if entry is None else asdict(entry)),
         "advanced_to": tick(manifest.advanced_to.get(name)),
         "released": tick(manifest.released.get(name)),
-        "migration": manifest.migration.get(name),
+        "migration": None if migration is None else asdict(migration),
         "adaptivity": (manifest.account(name).knowledge or {}).get("mode", "off"),
         "results": _outputs(outputs.results.get(name, ()), outputs.listed.get(name, ())),
         "states": states,

@@ -35,7 +35,7 @@ FORMAT_VERSION = 1
 
 KIND = "manifest"
 
-BY_QUERY = ("queries", "accounts", "advanced_to", "released", "segments", "migration")
+BY_QUERY = ("queries", "accounts", "advanced_to", "released", "segments")
 """What a manifest has by query."""
 
 Segments = Mapping[str, Stored]
@@ -62,7 +62,7 @@ class Manifest:
     """What a batch left behind.
 
     `query_id` and `offsets` say whose batch it was and up to where it read; `epoch` is the number of the lease it was
-    made under. `accounts`, `advanced_to`, `released`, `segments` and `migration` are by query.
+    made under. `accounts`, `advanced_to`, `released` and `segments` are by query.
     """
 
     query_id: str
@@ -77,7 +77,6 @@ class Manifest:
     advanced_to: Mapping[str, int] = field(default_factory=dict)
     released: Mapping[str, int] = field(default_factory=dict)
     segments: Segments = field(default_factory=dict)
-    migration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     outputs: Outputs = field(default_factory=Outputs)
     asked: Asked = field(default_factory=Asked)
 

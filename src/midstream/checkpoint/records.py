@@ -23,6 +23,7 @@ from midstream.checkpoint.query_windows import SharingRecord
 from midstream.codec import RecordRow
 from midstream.distribution.balancing import MEMORY
 from midstream.distribution.fragments import Routing, SpreadGroup
+from midstream.migration.history import Account
 
 Name = TypeVar("Name", bound=Hashable)
 Count = TypeVar("Count", int, float)
@@ -221,6 +222,87 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class MigrationProgress:
+    """A migration to a plan: what was decided, and how far it is.
+
+    Both plans run in one box, or `apart`, each in slots of its own. `begun` is the batch that began it, None before;
+    `done` says that every slot could finish.
+    """
+
+    plan: str
+    strategy: str
+    decision: Mapping[str, Any]
+    trigger: str = "asked for"
+    apart: bool = False
+    begun: int | None = None
+    done: bool = False
+    account: Account | None = None
+
+    @property
+    def chosen(self) -> str:
+        """The strategy that was decided for, if one was to be chosen."""
+        return str(self.decision.get("strategy", self.strategy))
+
+    @property
+    def moves(self) -> bool:
+        """Whether the state is moved between slots, before the batch that begins and ends the migration."""
+        return self.apart and self.strategy == "moving_state"
+
+    @property
+    def replays(self) -> bool:
+        """Whether what the old plan has kept goes through the new one, some of it before each batch."""
+        return self.apart and self.strategy == "moving_state_paced"
+
+    @property
+    def splits(self) -> bool:
+        """Whether both plans answer, the old one before an instant and the new one from it on."""
+        return self.apart and not self.moves and not self.replays
+
+    @property
+    def split_at(self) -> int:
+        """The instant from which on the new plan answers, where both run side by side."""
+        return int(self.decision["split_after"]) + 1
+
+    def record(
+        self, old_plan: str, end_batch: int | None, status: str, account: Account | None = None
+    ) -> dict[str, Any]:
+        """What a query's history says of it; an account makes it complete."""
+        return {
+            **({} if account is None else account.record(self.decision, self.chosen)),
+            "trigger": self.trigger,
+            "old_plan": old_plan,
+            "new_plan": self.plan,
+            "strategy": self.chosen,
+            "part": self.decision.get("part"),
+            "start_batch": self.begun,
+            "end_batch": end_batch,
+            "status": status,
+            **({"verified": self.decision["verified"]} if "verified" in self.decision else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlan:
+    """The plan that a slot runs by, and its migration to another."""
+
+    plan: str
+    migration: MigrationProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlansAtWork:
+    """By which plans a query runs besides its own: the one that all slots go over to, or those of slots, by slot."""
+
+    migration: MigrationProgress | None = None
+    local: Mapping[int, SlotPlan] = field(default_factory=dict)
+
+    @property
+    def of_slots(self) -> dict[int, str]:
+        """The plans of slots that run by another than the query's."""
+        return {slot: own.plan for slot, own in self.local.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class QueryAccount:
     """What a job remembers of a query.
 
@@ -228,9 +310,9 @@ class QueryAccount:
     that are released, `waiting` those that are computed and not released yet. `graph`
     is its plan for display, `sharing` what it shares with others, `knowledge` what its adaptivity has learnt, `mode`
     the adaptivity that was asked for while it ran. `added` is what it was added with, if it was added while the job
-    ran. `local_plans` are those of slots that run by another plan than the query's, with their migrations. `verifying`
-    is how far a copy of it is compared that has gone over to another plan. `removed` is what has gone of its results by
-    retention: how many rows, and before which instant.
+    ran. `plans` are those that it goes over to, and those of its slots. `verifying` is how far a copy of it is compared
+    that has gone over to another plan. `removed` is what has gone of its results by retention: how many rows, and
+    before which instant.
     """
 
     identity: str | None = None
@@ -245,14 +327,9 @@ class QueryAccount:
     on_error: str | None = None
     fault: Fault | None = None
     set_aside: SetAside | None = None
-    local_plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    plans: PlansAtWork = PlansAtWork()
     verifying: Mapping[str, Any] | None = None
     removed: Mapping[str, int] | None = None
-
-    @property
-    def plans_of_slots(self) -> dict[int, str]:
-        """The plans of slots that run by another than the query's."""
-        return {int(slot): record["plan"] for slot, record in self.local_plans.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,7 @@ class StoredQuery:
     @property
     def local(self) -> Mapping[int, str]:
         """The plans of slots that run by another one than `plan`, by slot."""
-        return self.account.plans_of_slots
+        return self.account.plans.of_slots
 
     @property
     def warnings(self) -> tuple[str, ...]:

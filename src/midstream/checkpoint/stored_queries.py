@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from midstream.adaptation.plan_changes import PlanMemory
@@ -11,6 +11,7 @@ from midstream.checkpoint.inspect import stored_states, tick
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import REHEARSED, query_of
 from midstream.checkpoint.packs import entries_in
+from midstream.checkpoint.records import MigrationProgress
 from midstream.checkpoint.stored import (
     VERIFYING,
     Knowledge,
@@ -69,49 +70,40 @@ def _knowledge(name: str, kept: Mapping[str, Any], time: str) -> Knowledge:
 
 
 def _under_way(manifest: Manifest, name: str, entry: QueryEntry, plan: Mapping[str, Any]) -> StoredMigration | None:
-    record = manifest.migration.get(name)
-    if record is None:
-        if own := {slot: kept for slot, kept in manifest.account(name).local_plans.items() if kept.get("migration")}:
-            return _in_slots(name, own, entry)
-        verifying = manifest.account(name).verifying
-        rehearsed = manifest.migration.get(name + REHEARSED)
-        return None if verifying is None else _verifying(name, entry, verifying, rehearsed)
-    return _migration(name, entry.plan, record, entry.time, plan.get("target"))
-
-
-def _in_slots(name: str, own: Mapping[str, Mapping[str, Any]], entry: QueryEntry) -> StoredMigration:
-    """The migration of single slots, each of which goes by itself: of those with the first one's plans."""
-    first = next(iter(own.values()))
-    slots = tuple(int(slot) for slot, kept in own.items() if _plans(kept) == _plans(first))
-    return replace(_migration(name, first["plan"], first["migration"], entry.time), slots=slots)
-
-
-def _plans(kept: Mapping[str, Any]) -> tuple[str, str]:
-    return kept["plan"], kept["migration"]["plan"]
+    account = manifest.account(name)
+    if account.plans.migration is not None:
+        return _migration(name, entry.plan, account.plans.migration, entry.time, plan.get("target"))
+    known = account.plans.local.items()
+    going = [(slot, own.plan, own.migration) for slot, own in known if own.migration is not None]
+    if going:  # of slots that go by themselves, those with the first one's plans
+        _, old, first = going[0]
+        slots = tuple(slot for slot, its, migration in going if (its, migration.plan) == (old, first.plan))
+        return replace(_migration(name, old, first, entry.time), slots=slots)
+    rehearsed = manifest.account(name + REHEARSED).plans.migration
+    return None if account.verifying is None else _verifying(name, entry, account.verifying, rehearsed)
 
 
 def _migration(
-    name: str, old: str, record: Mapping[str, Any], time: str, target: Mapping[str, Any] | None = None
+    name: str, old: str, known: MigrationProgress, time: str, target: Mapping[str, Any] | None = None
 ) -> StoredMigration:
-    decision, account = record["decision"], record.get("account")
-    split = decision.get("split_after")
+    split, account = known.decision.get("split_after"), known.account
     return StoredMigration(
         name,
         old,
-        record["plan"],
-        decision.get("strategy", record["strategy"]),
-        "ending" if record["done"] else "under way",
-        record["trigger"],
-        decision.get("part"),
-        Period(record["begun"], None, None if split is None else split + 0.5, time),
-        tuple(read(Prediction, p) for p in decision.get("predictions", ())),
-        None if account is None else _figures(account, account["ended"] - account["started"]),
-        graph_of_record(record["plan"], target) if target else join_tree(record["plan"]),
+        known.plan,
+        known.chosen,
+        "ending" if known.done else "under way",
+        known.trigger,
+        known.decision.get("part"),
+        Period(known.begun, None, None if split is None else split + 0.5, time),
+        tuple(read(Prediction, p) for p in known.decision.get("predictions", ())),
+        None if account is None else _figures(asdict(account), account.ended - account.started),
+        graph_of_record(known.plan, target) if target else join_tree(known.plan),
     )
 
 
 def _verifying(
-    name: str, entry: QueryEntry, record: Mapping[str, Any], rehearsed: Mapping[str, Any] | None
+    name: str, entry: QueryEntry, record: Mapping[str, Any], rehearsed: MigrationProgress | None
 ) -> StoredMigration:
     """A migration that a copy of the query goes through, or has gone through."""
     return StoredMigration(
@@ -122,7 +114,7 @@ def _verifying(
         VERIFYING,
         record["trigger"],
         None,
-        Period(None if rehearsed is None else rehearsed["begun"], time=entry.time),
+        Period(None if rehearsed is None else rehearsed.begun, time=entry.time),
         target=join_tree(record["plan"]),
         verified=record.get("differs") or {key: record.get(key) for key in ("since", "compared_to", "difference")},
     )

@@ -30,7 +30,7 @@ from midstream.job.migrations.shadows import ShadowText
 from midstream.job.migrations.verifying import Verification
 from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.completeness import COMPLETE, lacking_rows
-from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.succession import hands_on
 from midstream.language import parse
 from midstream.migration.verified import Stretch
@@ -247,9 +247,7 @@ class Enrolment:
         def by_plan(text: str) -> RunningQuery:
             return self.job.state.target(running, plan_query(running.plan.query, text, running.emit_every))
 
-        if (record := manifest.migration.get(running.name)) is not None:
-            running.migration = MigrationUnderWay.resumed(by_plan(record["plan"]), record)
-        return resumed(running, manifest.account(running.name).local_plans, by_plan)
+        return resumed(running, manifest.account(running.name).plans, by_plan)
 
     def changed(self, command: ReplaceQuery) -> list[Text]:
         """The texts that change with a query's, all of which can; what they start with they have at once."""

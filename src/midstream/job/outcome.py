@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +15,13 @@ from midstream.checkpoint.names import query_of, replaced_name
 from midstream.checkpoint.packs import Stored
 from midstream.checkpoint.records import (
     Asked,
+    MigrationProgress,
     Outputs,
+    PlansAtWork,
     QueryAccount,
     SetAside,
     Settings,
+    SlotPlan,
     Slots,
     Streams,
     grouped,
@@ -30,7 +33,7 @@ from midstream.job.actions import Decided
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.lanes import Filled, by_target, lane_numbers, with_lanes
 from midstream.job.outputs.progress import counted_by_stream, reads_of, silences, unexpected, waits
-from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
+from midstream.job.plans.local_plans import after, at_work
 from midstream.job.queries.plan_graph import plans_of
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery, extra
 from midstream.job.slots.doubled_moves import doubled_after
@@ -87,13 +90,18 @@ class Outcome:
             advanced_to={name: batch.advance_to(query) for name, query in queries.items()},
             released={name: self._released(query) for name, query in queries.items()},
             segments=self._segments(),
-            migration={name: m for name, query in queries.items() if (m := self._migration_after(query))},
             outputs=self._outputs(),
             asked=terms.asked,
         )
 
     def _after(self, query: RunningQuery) -> RunningQuery:
-        return after(query, self.batch.slots.count) if query.local else query.after_batch
+        return after(query, self.batch.slots.count)
+
+    def _plans_after(self, query: RunningQuery) -> PlansAtWork:
+        """By which plans the query goes on besides its own."""
+        local = self._after(query).local.items()
+        plans = {slot: SlotPlan(own.plan.text, self._migration_after(own, (slot,))) for slot, own in local}
+        return PlansAtWork(self._migration_after(query, range(self.batch.slots.count)), plans)
 
     def _streams(self, numbers: Mapping[str, int]) -> Streams:
         batch, before, read = self.batch, self.before.streams, self.batch.incoming.files or FilesRead()
@@ -230,7 +238,7 @@ class Outcome:
                 sharing=sharing[name],
                 knowledge=terms.decided.knowledge.get(name),
                 set_aside=self._set_aside(name),
-                local_plans=local_after(self._after(query), self._migration_after) if query.local else {},
+                plans=self._plans_after(query),
             )
             for name, query in batch.queries.items()
         }
@@ -238,7 +246,7 @@ class Outcome:
     def _history(self, query: RunningQuery) -> list[Mapping[str, Any]]:
         old = self.batch.queries.get(replaced_name(query.name, self.batch.batch_id))
         begun = self.batch.sharing.started(query.name, INFINITY if old is None else self._released(old))
-        return [*self.before.account(query.name).history, *begun, *self._finished_migration(query)][-REMEMBERED:]
+        return [*self.before.account(query.name).history, *begun, *self._finished_migrations(query)][-REMEMBERED:]
 
     def _set_aside(self, query: str) -> SetAside | None:
         before = self.before.account(query).set_aside
@@ -276,11 +284,11 @@ class Outcome:
         return segments
 
     def _released(self, query: RunningQuery) -> int:
-        plans = at_work(query, self.batch.slots.count) if query.local else [(query, None)]
-        reached = min(self.batch.places_taken.get(query.name, INFINITY), *(self._reached(*plan) for plan in plans))
+        plans = (self._reached(own, slots) for own, slots in at_work(query, self.batch.slots.count))
+        reached = min(self.batch.places_taken.get(query.name, INFINITY), *plans)
         return max(self.before.released.get(query.name, BEGINNING), reached)
 
-    def _reached(self, query: RunningQuery, slots: Collection[int] | None) -> int:
+    def _reached(self, query: RunningQuery, slots: Collection[int]) -> int:
         """How far the results of a plan are complete in the slots that run by it."""
         # What must wait was worked through up to the last registers only; the rest is complete up to the new ones.
         migration = query.migration
@@ -294,9 +302,7 @@ class Outcome:
             return self._complete_while_migrating(query, migration.target, slots)
         return self._complete(query)
 
-    def _complete_while_migrating(
-        self, query: RunningQuery, target: RunningQuery, slots: Collection[int] | None
-    ) -> int:
+    def _complete_while_migrating(self, query: RunningQuery, target: RunningQuery, slots: Collection[int]) -> int:
         """How far the results of two plans in one box are complete."""
         roots = self._parts(query, slots, query.staged.root.number)
         if query.waits or target.waits:
@@ -307,19 +313,18 @@ class Outcome:
         """How far a plan's results are complete."""
         return query.passed(self.batch.advance_to(query)) if query.waits else query.reached(self.registers)
 
-    def _migration_after(self, query: RunningQuery, slot: int | None = None) -> dict[str, Any] | None:
-        """What the manifest says of a query's migration, or of that of a slot by itself; None if there is none."""
+    def _migration_after(self, query: RunningQuery, slots: Collection[int]) -> MigrationProgress | None:
+        """What the manifest says of a query's migration in some slots; None if there is none."""
         migration = query.migration
         if migration is None or migration.done or migration.cancelling:
             return None
         if migration.apart:
             done = self._goes_over(query, migration)
         else:
-            done = all(part.migrated is not False for part in self._parts(query, None if slot is None else (slot,)))
+            done = all(part.migrated is not False for part in self._parts(query, slots))
             done = done and not self._leaves_by_its_plan(query)
         begun = self.batch.batch_id if migration.begun is None else migration.begun
-        account = asdict(self._account(query, migration, slot))
-        return {**migration.to_json(), "begun": begun, "done": done, "account": account}
+        return replace(migration.progress, begun=begun, done=done, account=self._account(query, migration, slots))
 
     def _goes_over(self, query: RunningQuery, migration: MigrationUnderWay) -> bool:
         """Whether the plan that a query has side by side with another has nothing left to answer for."""
@@ -328,11 +333,11 @@ class Outcome:
         plans = (query, migration.target)
         return all(plan.passed(self.batch.advance_to(query)) >= migration.split_at for plan in plans)
 
-    def _account(self, query: RunningQuery, migration: MigrationUnderWay, slot: int | None = None) -> Account:
-        """What a migration has cost by the end of this batch, in all slots or in the one that migrates."""
+    def _account(self, query: RunningQuery, migration: MigrationUnderWay, slots: Collection[int]) -> Account:
+        """What a migration has cost by the end of this batch, in the slots that migrate."""
         batch = self.batch
         known = migration.account or Account.opened(batch.position.advanced_to(query.name), batch.started)
-        here = (report for report in batch.reports if slot in (None, report.slot))
+        here = (report for report in batch.reports if report.slot in slots)
         parts = (part for report in here for part in report.fragments.items())
         reports = grouped((place, part) for place, part in parts if query_of(place[0]) == query.name)
         return known.after(
@@ -345,15 +350,13 @@ class Outcome:
         files = [*self.before.outputs.results.get(query.name, ()), *self._new_results.get(query.name, ())]
         return any(file.first_from < until and file.last_from >= since for file in files)
 
-    def _parts(
-        self, query: RunningQuery, slots: Collection[int] | None, number: int | None = None
-    ) -> list[FragmentReport]:
+    def _parts(self, query: RunningQuery, slots: Collection[int], number: int | None = None) -> list[FragmentReport]:
         """What fragments, or the one of a number, report from some slots, in all lanes that migrate with the query."""
         names = {lane.name for lane in self.batch.lanes if lane.query.name == query.name and not lane.marked}
         return [
             part
             for report in self.batch.reports
-            if slots is None or report.slot in slots
+            if report.slot in slots
             for (name, fragment), part in report.fragments.items()
             if name in names and number in (None, fragment)
         ]
@@ -363,16 +366,16 @@ class Outcome:
         lanes = (lane for lane in self.batch.lanes if lane.query.name == query.name)
         return self.batch.advance_to(query) < INFINITY and any(lane.marked for lane in lanes)
 
-    def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
-        """The migration that this batch ends, if any."""
-        locally = ended_locally(query, self.batch.batch_id, self._account) if query.local else ()
-        ended = [*self.batch.changes.ended.get(query.name, ()), *locally]
-        migration = query.migration
-        if migration is None or not (migration.done or migration.cancelling):
-            return ended
-        status = "cancelled" if migration.cancelling else "done"
-        account = self._account(query, migration)
-        return [*ended, migration.record(query.plan.text, self.batch.batch_id, status, account)]
+    def _finished_migrations(self, query: RunningQuery) -> list[dict[str, Any]]:
+        """The migrations that this batch ends."""
+        ended = [*self.batch.changes.ended.get(query.name, ())]
+        for own, slots in at_work(query, self.batch.slots.count):
+            migration = own.migration
+            if migration is not None and (migration.done or migration.cancelling):
+                account = self._account(own, migration, slots)
+                record = migration.record(own.plan.text, self.batch.batch_id, migration.outcome, account)
+                ended.append(record if own is query else {**record, "slots": list(slots)})
+        return ended
 
 
 def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:

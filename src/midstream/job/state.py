@@ -25,7 +25,7 @@ from midstream.job.batch import Batch
 from midstream.job.circumstances import current_routing
 from midstream.job.lanes import by_own_plan, lane_numbers
 from midstream.job.migrations.verifying import Consequence, Verifications
-from midstream.job.plans.local_plans import follow
+from midstream.job.plans.local_plans import followed
 from midstream.job.queries.declared import arrivals, require_same_job
 from midstream.job.queries.faults import Faults
 from midstream.job.queries.running_query import Cutting, RunningQuery
@@ -225,17 +225,9 @@ class JobState:
             self.retiring.discard(name)
 
     def _follow_migrations(self, manifest: Manifest) -> None:
-        for name, query in list(self.queries.items()):
-            if query.local:
-                local = manifest.account(name).local_plans
-                self.queries[name] = follow(query, local, manifest.slots.count, name in self.faults.stopped)
-            if query.migration is None:
-                continue
-            record = manifest.migration.get(name)
-            if record is None:
-                self.queries[name] = query.after_batch
-            else:
-                self.queries[name] = replace(query, migration=query.migration.followed(record))
+        for name, query in self.queries.items():
+            known, idle = manifest.account(name).plans, name in self.faults.stopped
+            self.queries[name] = followed(query, known, manifest.slots.count, idle)
 
     def with_requested(self, manifest: Manifest) -> Manifest:
         """A manifest that remembers the queries that were added, and the adaptivity that was asked for."""

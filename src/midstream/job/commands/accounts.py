@@ -10,26 +10,31 @@ from midstream.algebra.time import moment
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name, query_of
 from midstream.checkpoint.packs import entries_in
+from midstream.checkpoint.records import PlansAtWork
 from midstream.checkpoint.stored_queries import shared_with
 from midstream.job.events import SettingsChanged
 from midstream.job.job import Job
 from midstream.job.outputs.progress import reads_of, wait_text, waits
-from midstream.job.plans.local_plans import status_of, under_way
+from midstream.job.plans.local_plans import at_work
 from midstream.job.queries.running_query import RunningQuery
 from midstream.optimizer.sites.links import links_summary
 
 
 def history_of(job: Job, query: RunningQuery) -> list[dict[str, Any]]:
     """The migrations of a query that the manifest remembers, and the one that waits or is under way."""
-    manifest, migration = job.manifest, query.migration
+    manifest = job.manifest
     past = [dict(record) for record in manifest.account(query.name).history] if manifest else []
     # Asked in the moment after a commit, the driver may not have followed the manifest yet.
     verifying = job.state.verifications.by_query.get(query.name)
-    if migration is None and verifying is not None:
+    if query.migration is None and verifying is not None:
         return [*past, verifying.under_way(query.plan.text, job.queries.get(copy_name(query.name)))]
-    if migration is None or (migration.done and manifest is not None and query.name not in manifest.migration):
-        return [*past, *under_way(query)]
-    return [*past, migration.record(query.plan.text, None, status_of(migration))]
+    for own, slots in at_work(query, job.state.slots):
+        known = None if manifest is None else manifest.account(query.name).plans
+        if (going := own.migration) is None or (going.done and known == PlansAtWork()):
+            continue
+        record = going.record(own.plan.text, None, going.status)
+        past.append(record if own is query else {**record, "slots": list(slots)})
+    return past
 
 
 def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:

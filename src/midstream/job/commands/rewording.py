@@ -214,7 +214,7 @@ class Rewording:
             )
         if (
             changing is not None
-            or name in manifest.migration
+            or manifest.account(name).plans.migration is not None
             or (running is not None and running.migration is not None)
         ):
             raise JobError(
@@ -222,7 +222,7 @@ class Rewording:
                 detail=f"there it is: {entry.cql}",
                 hint="change the text once the migration has ended",
             )
-        if manifest.account(name).local_plans:
+        if manifest.account(name).plans.local:
             raise JobError(
                 f"query {name} has another text than in the checkpoint, and its slots run by different plans",
                 detail=f"there it is: {entry.cql}",

@@ -23,7 +23,7 @@ def with_copy(manifest: Manifest, name: str) -> Manifest:
     copy, released = copy_name(name), manifest.released.get(name, BEGINNING)
     waiting = tuple(file for file in manifest.outputs.results.get(name, ()) if file.last_from >= released)
     its = manifest.account(name)
-    account = QueryAccount(sharing=its.sharing, local_plans=its.local_plans)
+    account = QueryAccount(sharing=its.sharing, plans=its.plans)
     made = _doubled_as(manifest, name, copy).mapped(
         lambda by_query: {**by_query, **{renamed_lane(q, copy): by_query[q] for q in _parts_of(by_query, name)}}
     )
@@ -65,7 +65,7 @@ def adopted(manifest: Manifest, name: str) -> Manifest:
         manifest,
         queries={**manifest.queries, name: entry},
         segments={**others, name: {}, **own},
-    ).with_account(name, sharing=its.sharing, graph=its.graph, local_plans=its.local_plans)
+    ).with_account(name, sharing=its.sharing, graph=its.graph, plans=its.plans)
     return without_copy(made, name)
 
 

@@ -209,7 +209,8 @@ def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked, alone:
         decision["split_after"] = max(decision["split_after"], move.split_at)
     name = decision["strategy"] if apart else chosen.name
     apart = apart and not is_within(chosen, name)
-    return MigrationUnderWay(asked.target, name, decision, None, False, asked.trigger, apart)
+    plan = asked.target.plan.text
+    return MigrationUnderWay(plan, name, decision, asked.trigger, apart, target=asked.target)
 
 
 def _migrating_locally(state: JobState, query: RunningQuery, asked: MigrationAsked) -> RunningQuery:

@@ -147,7 +147,7 @@ class Verifications:
         """
         found, made = dict[str, Consequence](), manifest
         for name, known in self.by_query.items():
-            if known.passed and name in manifest.migration:
+            if known.passed and manifest.account(name).plans.migration is not None:
                 continue  # the query itself migrates
             if known.passed and not (known.shadow and is_finished(manifest)):
                 found[name] = Consequence(known, "goes on")
@@ -243,10 +243,11 @@ def _migrated(manifest: Manifest, copy: str, known: Verification) -> bool:
     """Whether all slots of a copy that are to go over to a plan have done so."""
     if known.shadow is not None:
         return True
-    if copy in manifest.migration:
+    known_plans = manifest.account(copy).plans
+    if known_plans.migration is not None:
         return False
     # A slot whose migration is under way has its old plan.
-    plans, usual = manifest.account(copy).plans_of_slots, manifest.queries[copy].plan
+    plans, usual = known_plans.of_slots, manifest.queries[copy].plan
     slots = range(manifest.slots.count) if known.slots is None else known.slots
     return all(plans.get(slot, usual) == known.plan for slot in slots if slot < manifest.slots.count)
 

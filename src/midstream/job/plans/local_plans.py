@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+from midstream.checkpoint.records import PlansAtWork, SlotPlan
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.plan_texts import plans_text, slots_text
 from midstream.errors import MigrationError
 from midstream.job.plans.migration_choice import fit_tasks
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
-from midstream.migration.history import Account
 from midstream.optimizer.plans import Plan
-
-Record = dict[str, Any]
 
 
 def plans_by_slot(query: RunningQuery, slots: int) -> dict[int, Plan]:
@@ -103,27 +100,36 @@ def after(query: RunningQuery, slots: int) -> RunningQuery:
     return replace(first, local=others)
 
 
-def follow(query: RunningQuery, record: Mapping[str, Any], slots: int, idle: bool = False) -> RunningQuery:
-    """The query as a manifest says that its slots go on; an `idle` one was not at work."""
-    if idle:
-        return replace(query, local={slot: own for slot, own in query.local.items() if slot < slots})
-    query, local = after(query, slots), {}
-    for slot, own in query.local.items():
-        known = record.get(str(slot), {}).get("migration")
-        followed = own.migration if own.migration is None or known is None else own.migration.followed(known)
-        local[slot] = replace(own, migration=followed)
+def followed(query: RunningQuery, known: PlansAtWork, slots: int, idle: bool = False) -> RunningQuery:
+    """The query as a manifest says that it goes on, in all its slots; an `idle` one was not at work."""
+    query = _as_far(query if idle else after(query, slots), known)
+    if not query.local:
+        return query
+    local = {s: own if idle else _as_far(own, known.local.get(s)) for s, own in query.local.items() if s < slots}
     return replace(query, local=local)
 
 
-def resumed(query: RunningQuery, record: Mapping[str, Any], by_plan: Callable[[str], RunningQuery]) -> RunningQuery:
-    """The query with the plans that a manifest tells of in slots; `by_plan` gives the query by a plan's text."""
-    local = dict(query.local)
-    for slot, known in record.items():
-        own = replace(query, local={}) if known["plan"] == query.plan.text else by_plan(known["plan"])
-        if known["migration"] is not None:
-            own.migration = MigrationUnderWay.resumed(by_plan(known["migration"]["plan"]), known["migration"])
-        local[int(slot)] = own
-    return replace(query, local=local)
+def _as_far(query: RunningQuery, known: PlansAtWork | SlotPlan | None) -> RunningQuery:
+    """The query with its migration as far as a manifest says that it is."""
+    if query.migration is None or known is None or known.migration is None:
+        return query
+    return replace(query, migration=query.migration.followed(known.migration))
+
+
+def resumed(query: RunningQuery, known: PlansAtWork, by_plan: Callable[[str], RunningQuery]) -> RunningQuery:
+    """The query with the migration and the plans of slots that a manifest tells of; `by_plan` gives it by a plan."""
+    local = {
+        slot: _migrating(query if own.plan == query.plan.text else by_plan(own.plan), own, by_plan)
+        for slot, own in known.local.items()
+    }
+    return replace(_migrating(query, known, by_plan), local=local)
+
+
+def _migrating(
+    query: RunningQuery, known: PlansAtWork | SlotPlan, by_plan: Callable[[str], RunningQuery]
+) -> RunningQuery:
+    going = known.migration
+    return replace(query, migration=None if going is None else MigrationUnderWay.to(by_plan(going.plan), going))
 
 
 def require_slots_of(query: RunningQuery, target: RunningQuery, wanted: Sequence[int], slots: int) -> None:
@@ -160,44 +166,3 @@ def require_seen(query: RunningQuery, target: RunningQuery) -> None:
             detail="the plans differ in a stage that reads what other slots send",
             hint="ask for it: migrate(plan, slots=[...])",
         )
-
-
-def local_after(
-    after_batch: RunningQuery, migration_after: Callable[[RunningQuery, int], Record | None]
-) -> dict[str, Record]:
-    """What a manifest says of the plans of slots after a batch; `migration_after` of a slot's migration."""
-    return {
-        str(slot): {
-            "plan": own.plan.text,
-            "migration": None if own.migration is None else migration_after(own, slot),
-        }
-        for slot, own in after_batch.local.items()
-    }
-
-
-def ended_locally(
-    query: RunningQuery, batch_id: int, account_of: Callable[[RunningQuery, MigrationUnderWay, int], Account]
-) -> list[Record]:
-    """What the history says of the migrations of slots that a batch ends."""
-    found = []
-    for slot, own in sorted(query.local.items()):
-        migration = own.migration
-        if migration is not None and (migration.done or migration.cancelling):
-            status = "cancelled" if migration.cancelling else "done"
-            account = account_of(own, migration, slot)
-            found.append({**migration.record(own.plan.text, batch_id, status, account), "slots": [slot]})
-    return found
-
-
-def under_way(query: RunningQuery) -> list[Record]:
-    """What the history says of migrations of slots that wait or are under way."""
-    return [
-        {**own.migration.record(own.plan.text, None, status_of(own.migration)), "slots": [slot]}
-        for slot, own in sorted(query.local.items())
-        if own.migration is not None
-    ]
-
-
-def status_of(migration: MigrationUnderWay) -> str:
-    """Whether a migration has begun."""
-    return "waiting" if migration.begun is None else "under way"

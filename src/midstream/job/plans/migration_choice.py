@@ -205,12 +205,12 @@ def require_cancellable(query: RunningQuery, move: DoubledMove | None) -> Migrat
         raise MigrationError(f"query {query.name} is not migrating")
     if migration.begun is None:
         return migration
-    paced = migration.decision.get("strategy", migration.strategy) == "moving_state_paced"
+    paced = migration.chosen == "moving_state_paced"
     if migration.replays or (paced and query.staged.stages > 1):
         return migration
     if not migration.apart:
         # Boxes without state cancel as those with state do, or refuse as they would.
-        strategy = way_decided(strategy_named(migration.strategy), migration.decision)
+        strategy = way_decided(strategy_named(migration.strategy), dict(migration.decision))
         old = SingleBox(Box(query.plan.physical, query.functions), lambda _: None)
         strategy.open(old, Box(migration.target.plan.physical, query.functions), dict(migration.decision)).cancel()
         return migration

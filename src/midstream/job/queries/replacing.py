@@ -140,7 +140,6 @@ def with_results_only(manifest: Manifest, queries: Collection[str]) -> Manifest:
         accounts={**manifest.accounts, **left},
         advanced_to=others(manifest.advanced_to),
         segments=others(manifest.segments),
-        migration=others(manifest.migration),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from midstream.algebra.declarations import UserFunction
@@ -13,6 +13,7 @@ from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, tick_at
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.query_windows import FilledWindow
+from midstream.checkpoint.records import MigrationProgress
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.fragments import Fragment, Route, Staged, sorted_by_group
 from midstream.distribution.stages import cut
@@ -21,7 +22,6 @@ from midstream.job.task.lanes import COMING, LEAVING, STAYING, TARGET
 from midstream.job.task.reports import FragmentReport
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.works import Program
-from midstream.migration.history import Account
 from midstream.operators.box import Box
 from midstream.operators.slices import SliceOperator, grid_floor
 from midstream.optimizer.plans import Plan
@@ -36,44 +36,36 @@ def extra(parts: Mapping[tuple[str, int], list[FragmentReport]], query: str) -> 
     return sum(report.processed_twice for report in record) + sum(report.rows_in for report in beside), held
 
 
-@dataclass(slots=True)
-class MigrationUnderWay:
-    """A migration of a query: where it goes, what was decided, and how far it is.
+@dataclass(frozen=True, slots=True)
+class MigrationUnderWay(MigrationProgress):
+    """A migration of a query by its `target`; `cancelling`: the next batch goes back to the old plan."""
 
-    `begun` is the batch that began it, None before; `done` says that every slot could finish.
-    """
-
-    target: RunningQuery
-    strategy: str
-    decision: dict[str, Any]
-    begun: int | None = None
-    done: bool = False
-    trigger: str = "asked for"
-    apart: bool = False
-    """Whether both plans run side by side, each for its own time, rather than in one box."""
+    target: RunningQuery = field(kw_only=True)
     cancelling: bool = False
-    """Whether the next batch goes back to the old plan."""
-    account: Account | None = None
+
+    @staticmethod
+    def to(target: RunningQuery, progress: MigrationProgress) -> MigrationUnderWay:
+        """A migration to a target, as far as it is."""
+        return MigrationUnderWay(**_values(progress), target=target)
 
     @property
-    def moves(self) -> bool:
-        """Whether the state is moved between slots, before the batch that begins and ends the migration."""
-        return self.apart and self.strategy == "moving_state"
+    def progress(self) -> MigrationProgress:
+        """What manifests say of it."""
+        return MigrationProgress(**_values(self))
+
+    def followed(self, progress: MigrationProgress) -> MigrationUnderWay:
+        """The same migration, as far as a manifest says that it is."""
+        return replace(MigrationUnderWay.to(self.target, progress), cancelling=self.cancelling)
 
     @property
-    def replays(self) -> bool:
-        """Whether what the old plan has kept goes through the new one, some of it before each batch."""
-        return self.apart and self.strategy == "moving_state_paced"
+    def outcome(self) -> str:
+        """How it ends, where it does."""
+        return "cancelled" if self.cancelling else "done"
 
     @property
-    def splits(self) -> bool:
-        """Whether both plans answer, the old one before an instant and the new one from it on."""
-        return self.apart and not self.moves and not self.replays
-
-    @property
-    def split_at(self) -> int:
-        """The instant from which on the new plan answers, where both run side by side."""
-        return int(self.decision["split_after"]) + 1
+    def status(self) -> str:
+        """Whether it has begun."""
+        return "waiting" if self.begun is None else "under way"
 
     def fragments(self, query: RunningQuery) -> tuple[int, ...]:
         """The fragments of the query that migrate inside their tasks."""
@@ -82,48 +74,9 @@ class MigrationUnderWay:
         found = differing_fragments(query.staged, self.target.staged)
         return (query.staged.root.number,) if found is None else found
 
-    @staticmethod
-    def resumed(target: RunningQuery, record: Mapping[str, Any]) -> MigrationUnderWay:
-        """The migration that a manifest tells of."""
-        found = MigrationUnderWay(target, record["strategy"], dict(record["decision"]))
-        found.begun, found.done = record["begun"], record["done"]
-        found.trigger, found.apart = record["trigger"], record["apart"]
-        found.account = Account(**record["account"]) if record.get("account") else None
-        return found
 
-    def followed(self, record: Mapping[str, Any]) -> MigrationUnderWay:
-        """The same migration, as far as a manifest says that it is."""
-        return replace(self, begun=record["begun"], done=record["done"], account=Account(**record["account"]))
-
-    def to_json(self) -> dict[str, Any]:
-        """What a manifest says of it."""
-        return {
-            "plan": self.target.plan.text,
-            "strategy": self.strategy,
-            "decision": self.decision,
-            "begun": self.begun,
-            "done": self.done,
-            "trigger": self.trigger,
-            "apart": self.apart,
-        }
-
-    def record(
-        self, old_plan: str, end_batch: int | None, status: str, account: Account | None = None
-    ) -> dict[str, Any]:
-        """What a query's history says of it; an account makes it complete."""
-        strategy = self.decision.get("strategy", self.strategy)
-        return {
-            **({} if account is None else account.record(self.decision, strategy)),
-            "trigger": self.trigger,
-            "old_plan": old_plan,
-            "new_plan": self.target.plan.text,
-            "strategy": strategy,
-            "part": self.decision.get("part"),
-            "start_batch": self.begun,
-            "end_batch": end_batch,
-            "status": status,
-            **({"verified": self.decision["verified"]} if "verified" in self.decision else {}),
-        }
+def _values(progress: MigrationProgress) -> dict[str, Any]:
+    return {f.name: getattr(progress, f.name) for f in fields(MigrationProgress)}
 
 
 @dataclass(frozen=True, slots=True)

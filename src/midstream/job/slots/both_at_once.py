@@ -130,10 +130,8 @@ def _form(query: RunningQuery) -> tuple[str, str]:
     migration = query.migration
     if migration is None or migration.begun is None:
         return query.plan.text, ""
-    record = migration.to_json()
-    return query.plan.text, json.dumps(
-        [record[name] for name in ("plan", "strategy", "decision", "begun")], default=str
-    )
+    decided = [migration.plan, migration.strategy, migration.decision, migration.begun]
+    return query.plan.text, json.dumps(decided, default=str)
 
 
 def grouped_states(query: RunningQuery) -> set[StateKey]:

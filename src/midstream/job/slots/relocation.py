@@ -188,8 +188,7 @@ class Relocation:
             twice, held = sum(p.processed_twice for p in parts), sum(p.extra_rows for p in parts)
             account = migration.account or Account.opened(frontier, self.now)
             account = account.after(frontier, self.now + seconds, True, twice, held)
-            status = "cancelled" if migration.cancelling else "done"
-            record = migration.record(self.queries[name].plan.text, self.batch_id, status, account)
+            record = migration.record(self.queries[name].plan.text, self.batch_id, migration.outcome, account)
             begun = self.batch_id if migration.begun is None else migration.begun
             found[name] = [{**record, "start_batch": begun}]
         return found
