@@ -21,10 +21,13 @@ from midstream.checkpoint.query_windows import FilledWindow, SharingRecord, Wind
 from midstream.checkpoint.records import (
     Asked,
     Fault,
+    MigrationProgress,
     Outputs,
+    PlansAtWork,
     QueryAccount,
     SetAside,
     Settings,
+    SlotPlan,
     Slots,
     StoredRequest,
     Streams,
@@ -32,6 +35,7 @@ from midstream.checkpoint.records import (
 )
 from midstream.distribution.fragments import Routing
 from midstream.errors import InternalError, JobError
+from midstream.migration.history import Account
 
 names = st.text(min_size=1, max_size=12)
 ticks = st.one_of(st.sampled_from([BEGINNING, INFINITY, 0]), st.integers(-(2**62), 2**62))
@@ -115,6 +119,17 @@ sharing = st.builds(
     st.none() | st.lists(names, max_size=2).map(tuple),
     st.none() | fillings,
 )
+migrations = st.none() | st.builds(
+    MigrationProgress,
+    names,
+    names,
+    records,
+    names,
+    st.booleans(),
+    st.none() | counts,
+    st.booleans(),
+    st.none() | st.builds(Account, *[ticks] * 3, *[st.floats(0, 1e9)] * 3, counts),
+)
 accounts = st.builds(
     QueryAccount,
     results=counts,
@@ -127,6 +142,9 @@ accounts = st.builds(
     on_error=st.none() | names,
     fault=st.none() | st.builds(Fault, counts, names, st.none() | names, st.none() | names),
     set_aside=st.none() | st.builds(SetAside, counts, counts),
+    plans=st.builds(
+        PlansAtWork, migrations, st.dictionaries(counts, st.builds(SlotPlan, names, migrations), max_size=2)
+    ),
 )
 outputs = st.builds(
     Outputs,
@@ -158,7 +176,6 @@ any_manifest = st.builds(
     advanced_to=by_query,
     released=by_query,
     segments=st.dictionaries(names, by_stage, max_size=2),
-    migration=st.dictionaries(names, records, max_size=2),
     outputs=outputs,
     asked=st.builds(Asked, st.lists(requests, max_size=3).map(tuple), st.dictionaries(names, st.text(), max_size=2)),
 )
