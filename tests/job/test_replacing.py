@@ -13,10 +13,10 @@ from tests.job.many import Many
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.collect import collect
+from midstream.checkpoint.manifest import REPLACED
 from midstream.errors import JobError
 from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.outputs.results import results_of_query
-from midstream.job.queries.replacing import REPLACED
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 

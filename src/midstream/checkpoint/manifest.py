@@ -38,6 +38,9 @@ KIND = "manifest"
 BY_QUERY = ("queries", "accounts", "advanced_to", "released", "segments")
 """What a manifest has by query."""
 
+REPLACED = "replaced"
+"""The status of a query of which only the results are left."""
+
 Segments = Mapping[str, Stored]
 """Segments by query, stage and slot."""
 
@@ -84,6 +87,10 @@ class Manifest:
         """Whether the windows of a query are being filled."""
         sharing = self.account(query).sharing
         return sharing is not None and sharing.filling is not None and bool(sharing.filling.windows)
+
+    def is_replaced(self, query: str) -> bool:
+        """Whether only the results of a query are left."""
+        return query in self.queries and self.queries[query].status == REPLACED
 
     def account(self, query: str) -> QueryAccount:
         """What is remembered of a query."""

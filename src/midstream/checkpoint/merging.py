@@ -18,7 +18,6 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile, Superseded
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import grouped
-from midstream.checkpoint.retention import REPLACED
 
 FEWEST = 8
 """How many files of like size are merged."""
@@ -112,17 +111,12 @@ def due(manifest: Manifest, turn: int = 0) -> list[AnyMerge]:
 
 def _of_results(manifest: Manifest) -> Iterator[Merge]:
     for query, named in manifest.outputs.results.items():
-        if is_replaced(manifest, query):
+        if manifest.is_replaced(query):
             rest = [f for f in named if not f.part and f.rows < LARGEST and f.batch_id < manifest.batch_id]
             yield from (Merge(query, part) for part in _within_budget(rest) if len(part) > 1)
         else:
             own = [file for file in _done(manifest, query) if not file.part]
             yield from (Merge(query, alike) for alike in _alike(own))
-
-
-def is_replaced(manifest: Manifest, query: str) -> bool:
-    """Whether only the results of a query are left."""
-    return query in manifest.queries and manifest.queries[query].status == REPLACED
 
 
 def _within_budget(files: Sequence[ResultFile]) -> Iterator[tuple[ResultFile, ...]]:

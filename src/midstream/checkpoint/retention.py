@@ -21,7 +21,7 @@ from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFi
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, read_list, results_of
 from midstream.checkpoint.looked_up import looked_up
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import REPLACED, Manifest
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import REHEARSED
 from midstream.checkpoint.refused import refused_files
@@ -29,8 +29,6 @@ from midstream.errors import JobError, MidstreamError
 
 KINDS = ("results", "dead_letters", "replaced")
 """What can be retained for a while only: results of running queries, dead letters, results of replaced queries."""
-
-REPLACED = "replaced"
 
 OF_SINKS = "of_sinks"
 """Up to which batch rows that sinks did not take are removed: their files, which no manifest names, go after it."""

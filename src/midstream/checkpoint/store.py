@@ -7,7 +7,7 @@ carries the number of the lease it was made under, and none is made after one of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -157,7 +157,8 @@ class CheckpointStore:
         named = _named(manifest)
         made = f"/{manifest.batch_id:012d}-"
         folders = {f.rpartition("/")[0] for f in named.files if made in f and batch_of(f) == manifest.batch_id}
-        syncs = [begin(self._make_names_safe, folder, written) for folder in sorted(folders)]
+        # By one thread: to hand a folder over takes longer than to make it safe once the one before is.
+        syncs = [begin(self._make_names_safe, sorted(folders), written)] if folders else []
 
         def once() -> None:
             wait_for(syncs)
@@ -176,9 +177,10 @@ class CheckpointStore:
                 hint="does a second driver run on this checkpoint?",
             ) from error
 
-    def _make_names_safe(self, folder: str, written: Callable[[], None]) -> None:
+    def _make_names_safe(self, folders: Iterable[str], written: Callable[[], None]) -> None:
         written()
-        self.files.sync(folder)
+        for folder in folders:
+            self.files.sync(folder)
 
     def _refuse_what_is_behind(self, manifest: Manifest) -> list[int]:
         """Fails if a later driver has committed: its manifests may have taken the place of ours, and ours be gone.

@@ -57,7 +57,7 @@ class Session(SessionTables):
     - `group_bits` (8 to 12), for a new checkpoint: `2 ** group_bits` partition groups are what moves between slots.
     - `small_batches`: batches of up to so many bytes are run by Spark's driver itself, without Python workers; "1 MB"
       by default, and where Spark runs in one process "8 MB", of Parquet files even more.
-    - `retained` is how many manifests are kept, `metrics_retained` for how many batches there are metrics at least.
+    - At least `retained` manifests are kept, at most twice as many, and metrics of at least `metrics_retained` batches.
       `retention` limits what is kept: `{"results": "30 days", "dead_letters": "1 GB", "replaced": "500 batches"}`.
     - `sites` are named sets of slots, `{"eu": [0, 1], "us": [2, 3]}`, at which streams may live. Slots are fixed then.
       `links` are latencies and rates between two sites, `{"eu <-> us": "80 ms, 10 MB/s"}`, or `"eu -> us"` one way.

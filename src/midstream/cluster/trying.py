@@ -21,7 +21,7 @@ from midstream.adaptation.cost_corrections import fitted
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.statistics import UNKNOWN
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import REPLACED, Manifest
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.packs import open_segment
@@ -37,7 +37,6 @@ from midstream.job.events import CostsCorrected
 from midstream.job.job import Job
 from midstream.job.queries.declared import arrivals
 from midstream.job.queries.derived_windows import KeptRows, kept_of, wanted_of
-from midstream.job.queries.replacing import REPLACED
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.memory import Memory
 from midstream.language import parse

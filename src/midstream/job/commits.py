@@ -22,7 +22,7 @@ from midstream.checkpoint.files import Files, begin, wait_for
 from midstream.checkpoint.lease import Heartbeat, LostLease
 from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest, identified, own_batches
-from midstream.checkpoint.merging import AnyMerge, Made, SharedMerge, adopt, due
+from midstream.checkpoint.merging import FEWEST, AnyMerge, Made, SharedMerge, adopt, due
 from midstream.checkpoint.metrics import remember
 from midstream.checkpoint.names import DEAD_LETTERS, RESULTS, name_for
 from midstream.checkpoint.outputs import QUERY, checksum_of, counted, must_be_read, read_whole, still_waiting
@@ -51,12 +51,14 @@ class Compactor:
         self.files = files
         self.round: Future[None] | None = None
         self.done: list[tuple[AnyMerge, Made]] = []
+        self.turn = 0
 
     def begin(self, manifest: Manifest) -> None:
         """Starts a round on what the manifest names, if something is due and no round is under way."""
         if self.round is not None:
             return
-        merges = due(manifest, manifest.batch_id)
+        merges = due(manifest, self.turn)
+        self.turn += 1
         if merges:
             self.round = this_process().aside(partial(self._run, merges, manifest.batch_id + 1), "midstream-merge")
 
@@ -180,15 +182,20 @@ class Commits:
         return manifest
 
     def end(self, manifest: Manifest) -> None:
-        """Removes what nobody names any more, and merges small files beside the next batch."""
-        self.store.retain(max(self.retained, FOR_A_REPLAY + own_batches(manifest)), self.check_lease)
+        """Now and then removes what nobody names any more, and merges small files beside the next batch."""
         if self._collects(manifest.batch_id):
+            self.store.retain(max(self.retained, FOR_A_REPLAY + own_batches(manifest)), self.check_lease)
             self._collect(manifest)
-        self.compactor.begin(manifest)
+        if self._tidies(manifest.batch_id):
+            self.compactor.begin(manifest)
         self.under_way = None
 
     def _collects(self, batch_id: int) -> bool:
         return batch_id % self.retained == 0
+
+    def _tidies(self, batch_id: int) -> bool:
+        """Whether it is time to look for small files to merge, and for long lists; no sooner can there be some."""
+        return batch_id % FEWEST == 0 or self._collects(batch_id)
 
     def _collect(self, newest: Manifest) -> None:
         """Begins to remove what nobody names any more, under a lease that is held once it is known what that is.
@@ -208,14 +215,16 @@ class Commits:
     def _tidied(self, batch: Batch, manifest: Manifest) -> Manifest:
         """The manifest with small files merged, old ones in lists, and the batch in the metrics table."""
         now = self.time.now()
+        tidies = self._tidies(batch.batch_id)
         # Before unreferenced files are collected nothing may be half made.
-        manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch.batch_id)), now)
+        if (merged := self.compactor.take(wait=self._collects(batch.batch_id))) or tidies:
+            manifest = adopt(manifest, merged, now)
         self.progress = progress_of(batch, manifest)
         row = metrics_row(self.progress, manifest, now)
         known = remember(self.files, manifest, row, self.seconds, self.metrics_retained)
         self.seconds = {}
         known = identified(known)
-        return shorten(self.files, self._within_limits(known, now))
+        return shorten(self.files, self._within_limits(known, now)) if tidies else known
 
     def _within_limits(self, manifest: Manifest, now: float) -> Manifest:
         """The manifest without what has outlived its retention; looked at when files are collected."""

@@ -79,7 +79,7 @@ JOB_KEYS: Mapping[str, Key] = {
     ),
     "master": Key(TEXT, 'The Spark master; "local[*]" by default.'),
     "ticks": Key(FLAG, "Whether a clock moves time while no rows come."),
-    "retained": Key(NUMBER, "How many manifests are kept; 10 by default.", check=_positive),
+    "retained": Key(NUMBER, "How many manifests are kept, at least; 10 by default.", check=_positive),
     "memory_per_slot": Key(
         DURATION, 'What a slot may hold in memory, such as "512 MB"; "1 GB" by default.', check=Memory.of
     ),

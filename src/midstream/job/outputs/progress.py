@@ -11,7 +11,6 @@ from typing import Any
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY, moment
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.merging import is_replaced
 from midstream.checkpoint.names import is_rehearsal, query_of
 from midstream.checkpoint.records import StreamWait, summed
 from midstream.distribution.fragments import Staged
@@ -290,7 +289,7 @@ def _instants(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
 
 def _released(manifest: Manifest) -> dict[str, int]:
     """How far the results of each query are released; those of queries that were replaced are for good."""
-    return {name: at for name, at in manifest.released.items() if not is_replaced(manifest, name)}
+    return {name: at for name, at in manifest.released.items() if not manifest.is_replaced(name)}
 
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from midstream.adaptation.cost_corrections import Factors, with_trial
 from midstream.algebra.emission import emission_of
 from midstream.algebra.plan import Relation, is_monotone
 from midstream.checkpoint.lease import Lease
-from midstream.checkpoint.manifest import Manifest, QueryEntry, of_our_own
+from midstream.checkpoint.manifest import REPLACED, Manifest, QueryEntry, of_our_own
 from midstream.checkpoint.names import copy_name, is_rehearsal, query_of, renamed_lane, replaced_name
 from midstream.checkpoint.records import QueryAccount
 from midstream.checkpoint.store import CheckpointStore
@@ -25,9 +25,6 @@ from midstream.errors import JobError, MidstreamError, query_in
 from midstream.job.queries.faults import QUARANTINED, resumed
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.verdict import Verdict
-
-REPLACED = "replaced"
-"""The status of a query of which only the results are left."""
 
 
 def same_query(old: RunningQuery, new: RunningQuery) -> bool:
