@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pyarrow as pa
 
 from midstream.errors import InputError
 
 
+@lru_cache(maxsize=1_024)
 def carrier(kind: pa.DataType) -> pa.DataType:
     """The type that carries values of a type through Spark, which does not know all of Arrow's.
 
@@ -29,15 +32,8 @@ def carrier(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def carried(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column in the type that carries it."""
-    return column if column.type == kind else column.cast(kind)
-
-
 def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A carried column in its own type again."""
-    if column.type == kind:
-        return column
+    """A column that was carried by another type in its own again."""
     if pa.types.is_null(kind):
         return pa.nulls(len(column))
     return column.cast(kind)

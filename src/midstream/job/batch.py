@@ -13,7 +13,7 @@ from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import is_rehearsal, replaced_name
 from midstream.checkpoint.query_windows import BySlot
-from midstream.distribution.fragments import Fragment
+from midstream.distribution.fragments import STAY, Fragment, Route
 from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.circumstances import Incoming, Position, SlotLayout
 from midstream.job.lanes import Dealing, RunningLane
@@ -155,7 +155,17 @@ class Batch:
     @property
     def stages(self) -> int:
         """How many stages the plans at work need."""
-        return max((self.arrivals.stages(part.name, part.query.staged) for part in self.lanes), default=1)
+        sooner = self.arrivals.sooner
+        return max((part.query.staged.stages - (part.name in sooner) for part in self.lanes), default=1)
+
+    def stage(self, plan: str, fragment: Fragment) -> int:
+        """The stage in which a fragment of a plan runs."""
+        return max(0, fragment.stage - (plan in self.arrivals.sooner))
+
+    def arriving(self, port: int) -> list[tuple[int, Route]]:
+        """The routes by which the rows of a stream arrive, and the port of each."""
+        own = self.arrivals.routes.get(self.incoming.streams[port].name, STAY)
+        return [(port, own), *((to, copy.route) for to, copy in self.arrivals.copies.items() if copy.stream == port)]
 
     @cached_property
     def arrivals(self) -> Arrivals:
@@ -164,13 +174,16 @@ class Batch:
         in_place = {
             part.name: part.query.staged
             for part in self.lanes
-            if part.lane is None
+            if part.query.staged.windows
+            and part.lane is None
             and part.query.name not in self.options.sifted
             and not part.query.local
             and (self.before is None or part.query.name in self.before.queries)
         }
         incoming = self.incoming
-        return arrivals(in_place if self.slots.one_slot_each else {}, incoming.streams, incoming.routes)
+        if not in_place or not self.slots.one_slot_each:
+            return Arrivals(dict(incoming.routes))
+        return arrivals(in_place, incoming.streams, incoming.routes)
 
     def steps(self, memory: Memory | None = None) -> list[StageStep]:
         """The steps of all stages; each slot may have another memory than the batch says."""
@@ -219,8 +232,10 @@ class Batch:
     def lanes(self) -> list[RunningLane]:
         """All lanes at work in this batch, also after it has moved migrations on."""
         keys = {name: route.key for name, route in self.incoming.routes.items() if route.key}
-        dealing = Dealing(self.slots.routing, self.slots.move, keys)
-        return [lane for query in self.queries.values() for lane in dealing.lanes(query)]
+        dealing, queries = Dealing(self.slots.routing, self.slots.move, keys), self.queries.values()
+        if self.slots.move is None and not any(query.migration for query in queries):
+            return [RunningLane(query.name, query) for query in queries]
+        return [lane for query in queries for lane in dealing.lanes(query)]
 
     def _stored(self, part: RunningLane, fragment: int) -> BySlot:
         return {} if self.before is None else self.before.segments.get(part.name, {}).get(fragment, {})
@@ -250,7 +265,7 @@ class Batch:
                 self._apart(part, query, fragment),
             )
             for fragment in query.staged.fragments
-            if self.arrivals.stage(part.name, fragment) == stage
+            if self.stage(part.name, fragment) == stage
         ]
 
     def _apart(self, part: RunningLane, query: RunningQuery, fragment: Fragment) -> Apart:

@@ -154,7 +154,7 @@ class SlotLayout:
     @property
     def copies(self) -> dict[int, tuple[int, ...]]:
         """The slots besides the owner's to which arriving rows of groups that move go."""
-        return copies_of(self.routing, self.move)
+        return {} if self.move is None else copies_of(self.routing, self.move)
 
     @property
     def dealing(self) -> Routing:

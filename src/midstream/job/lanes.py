@@ -114,10 +114,8 @@ def plan_lanes(query: RunningQuery) -> Iterator[tuple[int, RunningQuery, Lane]]:
         yield TARGET, migration.target, Lane(Region(since=migration.split_at))
 
 
-def copies_of(routing: Sequence[int], move: DoubledMove | None) -> dict[int, tuple[int, ...]]:
+def copies_of(routing: Sequence[int], move: DoubledMove) -> dict[int, tuple[int, ...]]:
     """The slots besides the owner's to which rows of groups go."""
-    if move is None:
-        return {}
     dealt = enumerate(zip(routing, move.target.groups, strict=True))
     return {group: (new,) for group, (old, new) in dealt if old != new}
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.algebra.carriers import carried, carrier
+from midstream.algebra.carriers import carrier
 from midstream.operators.elements import Hashes
 from midstream.operators.hashing import fixed_words, no_key
 from midstream.operators.vectors import numbers_of, validity_of
@@ -59,8 +59,8 @@ def _folded(column: pa.Array, seed: Words) -> Words:
         for words in fixed_words(column):
             seed = _long(words, seed)
         return seed
-    column = carried(column, carrier(column.type))
-    kind = column.type
+    kind = carrier(column.type)
+    column = column if column.type == kind else column.cast(kind)
     if types.is_boolean(kind):
         return _int(_filled(column.cast(pa.uint8())).astype(np.uint64), seed)
     if types.is_date32(kind):

@@ -55,7 +55,8 @@ class Membership:
 
     def floor(self, frontier: int) -> int:
         """How far the plan is when the graph's frontier is here: at its grid, if it has one."""
-        return grid_floor(min(frontier, self.limit), self.grid)
+        frontier = min(frontier, self.limit)
+        return frontier if self.grid is None else grid_floor(frontier, self.grid)
 
 
 class SharedGraph:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra import physical as p
+from midstream.algebra.expressions import Column
 from midstream.algebra.time import INFINITY
 from midstream.algebra.windows import Hop, Range, Unbounded, Until, WindowSpec
 from midstream.errors import InternalError
@@ -58,11 +59,18 @@ class ComputeOperator(RowOperator[p.Compute, tuple[Sequence[CompiledExpression],
 
     name = "project"
 
+    def __init__(self, node: p.Compute, compiled: tuple[Sequence[CompiledExpression], Mapping[str, str]]) -> None:
+        super().__init__(node, compiled)
+        known, made = node.input.schema, [column.expression for column in node.columns]
+        self.places = [known.get_field_index(one.name) if isinstance(one, Column) else None for one in made]
+        """Where columns are that only change their names."""
+
     def result(self, port: int, batch: Elements) -> Elements:
         computed, unchanged = self.compiled
         if not computed:
             return batch.with_columns(rows_without_columns(len(batch)))
-        arrays = [column(batch.columns) for column in computed]
+        known, columns = zip(self.places, computed, strict=True), batch.columns
+        arrays = [compute(columns) if place is None else columns.column(place) for place, compute in known]
         columns = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         hashed = frozenset(tuple(unchanged[n] for n in key) for key in batch.hashed if set(key) <= set(unchanged))
         return Elements(columns, batch.valid_from, batch.valid_to, batch.hashes if hashed else None, hashed)

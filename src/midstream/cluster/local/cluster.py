@@ -18,13 +18,12 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import LOCAL
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
-from midstream.distribution.fragments import STAY, Route
+from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch
 from midstream.job.outputs.results import results_of_query
 from midstream.job.queries.backfill import Streams
 from midstream.job.slots.moving import Move
 from midstream.job.task.exchange import GROUP, PORT, Layout, groups_of, in_slot
-from midstream.job.task.in_place import further
 from midstream.job.task.kept_tasks import Collected, KeptTasks
 from midstream.job.task.reports import Report
 from midstream.job.task.step import StageStep
@@ -148,8 +147,7 @@ class LocalCluster:
         for port, declaration in batch.incoming.streams.items():
             delivery = batch.delivery(declaration.name)
             for arrived in _pieces(rows.get(declaration.name), batch.batch_id << 32):
-                own = batch.arrivals.routes.get(declaration.name, STAY)
-                for to, route in ((port, own), *further(batch.arrivals.copies, port)):
+                for to, route in batch.arriving(port):
                     for groups in self._groups(route, arrived, len(delivery.owners), batch.slots.count):
                         sent = _tagged(batch.incoming.layout, port, to, groups, arrived)
                         self._slots.deliver(sent, groups, delivery, slots)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from midstream.algebra.carriers import carried, carrier
+from midstream.algebra.carriers import carrier
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.cluster.spark.environment import require_classic, spark_session
 
@@ -46,7 +46,7 @@ def write_files(
         for name, stream in streams.items():
             schema = _carried_schema(stream.columns)
             rows = parts.get(name)
-            arrays = [] if rows is None else [carried(rows.column(j), f.type) for j, f in enumerate(schema)]
+            arrays = [] if rows is None else [rows.column(j).cast(f.type) for j, f in enumerate(schema)]
             table = pa.Table.from_arrays(arrays, schema=schema) if arrays else schema.empty_table()
             path = folder / name / f"{i:09d}.parquet"
             pq.write_table(table, path)

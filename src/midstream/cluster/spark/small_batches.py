@@ -28,12 +28,11 @@ from pyspark.sql import DataFrame
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
-from midstream.distribution.fragments import STAY, Route
+from midstream.distribution.fragments import Route
 from midstream.errors import JobError, MidstreamError
 from midstream.job.batch import Batch
 from midstream.job.circumstances import Incoming
 from midstream.job.task.exchange import GROUP, PORT, groups_of, in_slot
-from midstream.job.task.in_place import further
 from midstream.job.task.memory import LEAST, Memory, bytes_of
 from midstream.job.task.reports import Report
 from midstream.operators.group_hash import group_hash
@@ -199,8 +198,8 @@ class SmallBatches:
         for piece in table.to_batches():
             for port, part in batch.incoming.layout.split([piece]).items():
                 stream = batch.incoming.streams[port].name
-                own, delivery = batch.arrivals.routes.get(stream, STAY), batch.delivery(stream)
-                for to, route in ((port, own), *further(batch.arrivals.copies, port)):
+                delivery = batch.delivery(stream)
+                for to, route in batch.arriving(port):
                     for groups in _groups(batch, port, route, part):
                         grouped = _sent_to(to, part).append_column(GROUP, pa.array(groups, pa.int32()))
                         self.slots.deliver(grouped, groups, delivery, slots)

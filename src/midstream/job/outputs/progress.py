@@ -147,7 +147,7 @@ def exchanges_of(batch: Batch, plan: str, staged: Staged, number: int) -> int:
     readers = [other for other in staged.fragments for leaf in other.received if leaf.fragment == number]
     if not readers or (fragment.route.key is None and not fragment.route.everywhere):
         return 0
-    stages = batch.arrivals.stage(plan, readers[0]) - batch.arrivals.stage(plan, fragment)
+    stages = batch.stage(plan, readers[0]) - batch.stage(plan, fragment)
     return stages * (len(fragment.route.copied_to(batch.slots.count)) if fragment.route.everywhere else 1)
 
 

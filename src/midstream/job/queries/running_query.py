@@ -235,7 +235,7 @@ class RunningQuery:
     def frontiers(self, frontier: int) -> dict[int, int]:
         """Each fragment's frontier when the query's is the given one."""
         # As within one box: all states are purged at one instant, or another plan could not be built from them.
-        frontier = grid_floor(frontier, self.grid)
+        frontier = frontier if (grid := self.grid) is None else grid_floor(frontier, grid)
         if len(self.staged.fragments) == 1:
             return {self.staged.root.number: frontier}
         found: dict[int, int] = {}

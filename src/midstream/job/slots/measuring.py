@@ -161,7 +161,7 @@ def _classes_of_stages(batch: Batch) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {0: {ARRIVAL}}
     for part in batch.lanes:
         for fragment in part.query.staged.fragments:
-            found.setdefault(batch.arrivals.stage(part.name, fragment), set()).add(class_received(fragment))
+            found.setdefault(batch.stage(part.name, fragment), set()).add(class_received(fragment))
     return found
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.algebra.carriers import carried, carrier, restored
+from midstream.algebra.carriers import carrier, restored
 from midstream.checkpoint.records import grouped
 from midstream.errors import JobError
 from midstream.job.task.reports import Report
@@ -74,14 +74,16 @@ class Layout:
         come = [(self.columns[i].name, f) for i, f in places if self.columns[i].name in rows.schema.names]
         if not come:
             return rows_without_columns(rows.num_rows)
-        arrays = [restored(rows.column(name), f.type) for name, f in come]
+        carried = [(rows.column(name), f.type) for name, f in come]
+        arrays = [column if column.type == kind else restored(column, kind) for column, kind in carried]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([f for _, f in come]))
 
     def wide(self, port: int, columns: Sequence[pa.Array], length: int) -> list[pa.Array]:
         """A port's columns among the shared ones."""
         arrays: list[pa.Array | None] = [None] * len(self.columns)
         for place, column in zip(self.places[port], columns, strict=True):
-            arrays[place] = carried(column, self.columns[place].type)
+            kind = self.columns[place].type
+            arrays[place] = column if column.type == kind else column.cast(kind)
         return [pa.nulls(length, f.type) if a is None else a for a, f in zip(arrays, self.columns, strict=True)]
 
 

@@ -9,7 +9,7 @@ stream that another query wants by a key arrives that way, and its copies beside
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from midstream.algebra import physical as p
@@ -40,14 +40,6 @@ class Arrivals:
     copies: dict[int, Copy] = field(default_factory=dict)
     in_place: dict[Place, int] = field(default_factory=dict)
     sooner: set[str] = field(default_factory=set)
-
-    def stage(self, plan: str, fragment: Fragment) -> int:
-        """The stage in which a fragment runs."""
-        return max(0, fragment.stage - (plan in self.sooner))
-
-    def stages(self, plan: str, staged: Staged) -> int:
-        """How many stages a plan needs."""
-        return staged.stages - (plan in self.sooner)
 
 
 def arrivals(
@@ -87,8 +79,6 @@ def _port(found: Arrivals, copy: Copy, stream: str, above: int) -> int:
 
 def _wanted(staged: Staged) -> dict[int, tuple[str, Route]]:
     """The streams and routes of the fragments that the first probes read, by number; none where they must exchange."""
-    if not staged.windows:
-        return {}
     found: dict[int, tuple[str, Route]] = {}
     for fragment in staged.fragments:
         if fragment.stage == 0:
@@ -126,8 +116,3 @@ def _arrival_route(fragment: Fragment) -> Route | None:
         return None
     ((source, columns),) = below
     return Route(tuple(name.removeprefix(f"{source.stream.alias}.") for name in columns))
-
-
-def further(copies: Mapping[int, Copy], stream: int) -> Sequence[tuple[int, Route]]:
-    """The ports and routes of a stream's copies."""
-    return [(port, copy.route) for port, copy in copies.items() if copy.stream == stream]
