@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from midstream.checkpoint.names import lane_name, query_of
 from midstream.checkpoint.packs import SegmentEntry, Stored, joined
-from midstream.checkpoint.records import DoubledMove
+from midstream.checkpoint.records import DoubledMove, grouped
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.lanes import COMING, ELSEWHERE, EVER, KEPT, LEAVING, STAYING, TARGET, Lane, Region
+from midstream.job.task.lanes import COMING, ELSEWHERE, EVER, LEAVING, STAYING, TARGET, Lane, Region
 from midstream.migration.legality import keeps_intervals
 from midstream.migration.marks import with_output_mark
 
@@ -120,36 +120,24 @@ def copies_of(routing: Sequence[int], move: DoubledMove) -> dict[int, tuple[int,
     return {group: (new,) for group, (old, new) in dealt if old != new}
 
 
-def lane_numbers(segments: Mapping[str, Stored], query: str) -> dict[int, Stored]:
-    """The segments of a query's lanes, by their numbers."""
-    return {n: segments[name] for n in range(KEPT + 1) if (name := lane_name(query, n)) in segments}
+Becoming = Mapping[int, int]
+"""Which lanes of a query, by their numbers, become which; the others are closed, and what they hold is forgotten."""
+
+TO_OWN_PLAN: Becoming = {part: part for part in (STAYING, LEAVING, COMING)}
+TO_TARGET: Becoming = {TARGET + part: part for part in (STAYING, LEAVING, COMING)}
+TO_OLD_SLOTS: Becoming = {plan + part: plan for plan in (0, TARGET) for part in (STAYING, LEAVING)}
+TO_NEW_SLOTS: Mapping[str, Becoming] = {
+    BY_GROUPS: {plan + part: plan for plan in (0, TARGET) for part in (STAYING, COMING)},
+    WHOLE: {plan + COMING: plan for plan in (0, TARGET)},
+}
 
 
-def with_lanes(segments: Mapping[str, Stored], query: str, lanes: Mapping[int, Stored]) -> dict[str, Stored]:
-    """All segments, with those of a query's lanes in place of the ones it had."""
-    others = {name: stored for name, stored in segments.items() if query_of(name) != query}
-    return {**others, **{lane_name(query, number): stored for number, stored in lanes.items()}}
-
-
-def by_target(lanes: Mapping[int, Stored]) -> dict[int, Stored]:
-    """What stays of a query's lanes if it goes on by the plan that it migrates to."""
-    return {n - TARGET: stored for n, stored in lanes.items() if TARGET <= n < KEPT}
-
-
-def by_own_plan(lanes: Mapping[int, Stored]) -> dict[int, Stored]:
-    """What stays of a query's lanes if it goes on by the plan that it has."""
-    return {n: stored for n, stored in lanes.items() if n < TARGET}
-
-
-def in_old_slots(lanes: Mapping[int, Stored]) -> dict[int, Stored]:
-    """What stays of a query's lanes if groups stay in their slots after all."""
-    return {n: together(lanes.get(n, {}), lanes.get(n + LEAVING, {})) for n in (0, TARGET) if n in lanes}
-
-
-def in_new_slots(lanes: Mapping[int, Stored], how: str) -> dict[int, Stored]:
-    """What stays of a query's lanes once groups have come to their slots."""
-    plans = [n for n in (0, TARGET) if {n, n + COMING} & lanes.keys()]
-    return {n: together(lanes.get(n, {}) if how == BY_GROUPS else {}, lanes.get(n + COMING, {})) for n in plans}
+def regrouped(segments: Mapping[str, Stored], query: str, becoming: Becoming) -> dict[str, Stored]:
+    """All segments, with those of a query's lanes as the lanes that these become."""
+    found = {name: stored for name, stored in segments.items() if query_of(name) != query}
+    names = ((lane_name(query, old), lane_name(query, new)) for old, new in becoming.items())
+    parts = grouped((new, segments[old]) for old, new in names if old in segments)
+    return {**found, **{new: together(*stored) for new, stored in parts.items()}}
 
 
 def together(*lanes: Stored) -> Filled:

@@ -31,7 +31,7 @@ from midstream.checkpoint.records import (
 from midstream.distribution.fragments import Routing, SpreadGroup, key_classes
 from midstream.job.actions import Decided
 from midstream.job.batch import TICKS, Batch, entry_of
-from midstream.job.lanes import Filled, by_target, lane_numbers, with_lanes
+from midstream.job.lanes import TO_TARGET, Filled, regrouped
 from midstream.job.outputs.progress import counted_by_stream, reads_of, silences, unexpected, waits
 from midstream.job.plans.local_plans import after, at_work
 from midstream.job.queries.plan_graph import plans_of
@@ -280,7 +280,7 @@ class Outcome:
                 continue
             segments |= resting(self.before, query)
             if query.migration.apart and self._goes_over(query, query.migration):
-                segments = with_lanes(segments, name, by_target(lane_numbers(segments, name)))
+                segments = regrouped(segments, name, TO_TARGET)
         return segments
 
     def _released(self, query: RunningQuery) -> int:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from midstream.adaptation.policy import Mode, Policy, mode_of, policy_of
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.names import is_rehearsal, lane_name
 from midstream.checkpoint.packs import entries_in
 from midstream.checkpoint.records import Settings
 from midstream.distribution.fragments import ARRIVAL, Route, Routing
@@ -23,7 +23,7 @@ from midstream.distribution.move_legality import AUTO, DOUBLED, MSLB
 from midstream.job.actions import Action
 from midstream.job.batch import Batch
 from midstream.job.circumstances import current_routing
-from midstream.job.lanes import by_own_plan, lane_numbers
+from midstream.job.lanes import TO_OWN_PLAN
 from midstream.job.migrations.verifying import Consequence, Verifications
 from midstream.job.plans.local_plans import followed
 from midstream.job.queries.declared import arrivals, require_same_job
@@ -103,7 +103,7 @@ class JobState:
             and before.slots.doubled is None
             and not (self.spread.groups or before.slots.shared or self.faults.stopped or self.cancelled)
             and self.queries.keys() <= before.queries.keys()
-            and not any(query.local or query.migration or query.merging for query in self.queries.values())
+            and not any(query.merging or not query.has_one_plan for query in self.queries.values())
             and not any(map(before.fills, self.queries))
         )
 
@@ -329,7 +329,7 @@ class JobState:
             return Situation(query.sources)
         latest, registers = self.manifest.streams.latest, self.manifest.streams.registers
         aliases = {source.stream.alias: source.stream.name for source in query.sources}
-        lanes = by_own_plan(lane_numbers(self.manifest.segments, query.name)).values()
+        lanes = (self.manifest.segments.get(lane_name(query.name, number), {}) for number in TO_OWN_PLAN)
         ends: dict[str, int] = {}
         for entry in (entry for stored in lanes for entry in entries_in(stored)):
             ends[entry.state] = max(ends.get(entry.state, BEGINNING), entry.latest_to)

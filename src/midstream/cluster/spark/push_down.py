@@ -186,7 +186,7 @@ def push_down(
 
 def selections(queries: Iterable[RunningQuery]) -> dict[str, list[tuple[SourceNode, Expression]]]:
     """The selections right above the sources of each stream, over all plans at work; true where there is none."""
-    running = [own for query in queries for own in (query, query.migration and query.migration.target) if own]
+    running = (own for query in queries for own in query.all_plans)
     above = (each for own in running for each in _above_sources(own.plan.physical))
     return grouped((source.stream.name, (source, conjunction(predicates))) for source, predicates in above)
 

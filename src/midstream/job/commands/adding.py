@@ -73,9 +73,7 @@ class Adding:
         return running(*chosen)
 
     def _others(self) -> Iterator[RunningQuery]:
-        return (
-            query for query in self.job.queries.values() if query.share and query.migration is None and not query.local
-        )
+        return (query for query in self.job.queries.values() if query.share and query.has_one_plan)
 
     def _has_partner(self, query: RunningQuery) -> bool:
         """Whether some part of a plan that remembers something runs already."""

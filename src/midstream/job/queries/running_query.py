@@ -180,9 +180,8 @@ class RunningQuery:
 
     @property
     def sources_read(self) -> tuple[SourceNode, ...]:
-        """Its sources, and those of the plan it migrates to, in any slot."""
-        mine = self.sources if self.migration is None else (*self.sources, *self.migration.target.sources)
-        return (*mine, *(source for own in self.local.values() for source in own.sources_read))
+        """The sources of all its plans."""
+        return tuple(source for own in self.all_plans for source in own.sources)
 
     @property
     def plans(self) -> tuple[RunningQuery, ...]:
@@ -190,9 +189,19 @@ class RunningQuery:
         return self, *self.local.values()
 
     @property
+    def all_plans(self) -> tuple[RunningQuery, ...]:
+        """The query by every plan that some slot runs or goes over to."""
+        return *self.plans, *(own.migration.target for own in self.plans if own.migration is not None)
+
+    @property
     def migrates(self) -> bool:
         """Whether it goes over to another plan, in any slot."""
         return any(own.migration is not None for own in self.plans)
+
+    @property
+    def has_one_plan(self) -> bool:
+        """Whether all slots run by one plan, and go over to no other."""
+        return self.migration is None and not self.local
 
     def called(self, name: str) -> RunningQuery:
         """The query under another name, by all its plans: also those that it goes over to."""

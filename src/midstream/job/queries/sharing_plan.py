@@ -86,7 +86,7 @@ class SharingPlan:
             stored = replace(stored, own=False, filling=None)
         since = {s.stream.alias: stored.since.get(s.stream.alias, self.batch_id) for s in query.sources}
         record = replace(stored, since=since)
-        if query.migration is not None or query.local or query.name in self.migrated:
+        if not query.has_one_plan or query.name in self.migrated:
             return SharingRecord(record.since, record.start, self._whole_at(query), True)
         if record.whole_at is not None and self._worked_through(query) >= record.whole_at:
             return SharingRecord(dict.fromkeys(record.since, ALWAYS), record.start)
@@ -250,7 +250,7 @@ class SharingPlan:
     def _can_share(self, query: RunningQuery, record: SharingRecord) -> bool:
         """Whether others may have what a query has; what is its own, only who takes it over by the same plan."""
         hands_over = (pair := self.pair(query.name)) is not None and self.is_fresh(pair)
-        return query.share and query.migration is None and not query.local and (hands_over or not record.own)
+        return query.share and query.has_one_plan and (hands_over or not record.own)
 
     def _whole_at(self, query: RunningQuery, partners: Iterable[str] = ()) -> int | None:
         """When everything has ended for a query that came before its windows began, or those that `partners` kept."""

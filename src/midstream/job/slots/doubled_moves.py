@@ -17,6 +17,7 @@ from dataclasses import replace
 from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.packs import Stored, within
 from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.fragments import Routing
@@ -32,21 +33,12 @@ from midstream.distribution.move_legality import (
 from midstream.errors import MigrationError, is_permitted
 from midstream.job.actions import Flow
 from midstream.job.batch import Batch
-from midstream.job.lanes import (
-    BY_GROUPS,
-    WHOLE,
-    Filled,
-    in_new_slots,
-    in_old_slots,
-    lane_numbers,
-    plan_lanes,
-    with_lanes,
-)
+from midstream.job.lanes import BY_GROUPS, TO_NEW_SLOTS, TO_OLD_SLOTS, WHOLE, Filled, plan_lanes, regrouped
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import grouped_states, holds_up, in_tasks
 from midstream.job.slots.relocation import Relocated, waits_for_migrations
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
-from midstream.job.task.lanes import LEAVING
+from midstream.job.task.lanes import LEAVING, STAYING
 
 Relocate = Callable[[Manifest | None, Routing | None, Collection[str]], Flow[Relocated]]
 """Moves state that is due: goes on from a manifest to wanted slots, in which some queries have their state already."""
@@ -142,8 +134,7 @@ def _back(move: DoubledMove, before: Manifest, queries: Mapping[str, RunningQuer
     """
     segments: Mapping[str, Stored] = before.segments
     for name in move.queries:
-        kept = in_old_slots(lane_numbers(segments, name)) if name in queries else {}
-        segments = with_lanes(segments, name, kept)
+        segments = regrouped(segments, name, TO_OLD_SLOTS if name in queries else {})
     return replace(before, segments=segments)
 
 
@@ -152,7 +143,7 @@ def _arrived(move: DoubledMove, before: Manifest, queries: Mapping[str, RunningQ
     segments: Mapping[str, Stored] = before.segments
     for name, how in move.queries.items():
         if name in queries:
-            segments = with_lanes(segments, name, in_new_slots(lane_numbers(segments, name), how))
+            segments = regrouped(segments, name, TO_NEW_SLOTS[how])
     return replace(before, segments=segments).with_doubled(None)
 
 
@@ -186,20 +177,19 @@ def _begun(
     segments: Mapping[str, Stored] = before.segments
     how: dict[str, str] = {}
     for name, query in fit.items():
-        lanes = lane_numbers(segments, name)
         number, own, _ = list(plan_lanes(query))[-1]
-        parted = _parted(own, lanes.get(number, {}), old, wanted)
+        stays, leaves = (lane_name(name, number + part) for part in (STAYING, LEAVING))
+        parted = _parted(own, segments.get(stays, {}), old, wanted)
         how[name] = WHOLE if parted is None else BY_GROUPS
         if parted is not None:
-            lanes[number], lanes[number + LEAVING] = parted
-            segments = with_lanes(segments, name, lanes)
+            segments = {**segments, stays: parted[0], leaves: parted[1]}
     made = DoubledMove(wanted, batch_id, split_at if wanted.protocol == SPLIT_TIME else None, how)
     return replace(before, segments=segments).with_doubled(made), made
 
 
 def _ends(query: RunningQuery, latest: Mapping[str, int]) -> Iterator[int]:
     """Instants after which nothing matters that has come so far, by each plan; a new lane answers after the others."""
-    for own in _plans(query):
+    for own in query.all_plans:
         yield _latest_end(own.plan.physical, latest)
     if query.migration is not None and query.migration.splits:
         yield query.migration.split_at
@@ -222,14 +212,9 @@ def _parted(query: RunningQuery, stored: Stored, old: Routing, new: Routing) -> 
     return found
 
 
-def _plans(query: RunningQuery) -> list[RunningQuery]:
-    """The query by every plan that some slot runs or goes over to."""
-    return [*query.plans, *(own.migration.target for own in query.plans if own.migration is not None)]
-
-
 def _remembers(query: RunningQuery) -> bool:
     """Whether it has states whose rows belong to slots; what it only keeps may lie anywhere."""
-    return any(not state.rests for own in _plans(query) for box in own.boxes.values() for state in box.states())
+    return any(not state.rests for own in query.all_plans for box in own.boxes.values() for state in box.states())
 
 
 def runs_whole(query: RunningQuery) -> bool:
@@ -245,7 +230,7 @@ def require_doubled(protocol: str, query: RunningQuery) -> None:
     """Raises a MigrationError if a protocol cannot move groups of a query; one without state is never in the way."""
     if not _remembers(query):
         return
-    for own in _plans(query):
+    for own in query.all_plans:
         try:
             if protocol == SPLIT_TIME:
                 require_memory(protocol, own.plan.physical)

@@ -24,7 +24,7 @@ from midstream.checkpoint.names import lane_name, query_of
 from midstream.checkpoint.packs import SegmentEntry, Stored, entries_in
 from midstream.distribution.fragments import ARRIVAL, Routing, class_received
 from midstream.distribution.moves import Shipment, plan_replay
-from midstream.job.lanes import by_target, lane_numbers, with_lanes
+from midstream.job.lanes import TO_TARGET, regrouped
 from midstream.job.queries.filling import Pace, Ranges, parted
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import PlanMove
@@ -242,7 +242,7 @@ def after_replays(segments: Stages, replayed: Mapping[str, Replay], over: Collec
     for name, replay in replayed.items():
         found[lane_name(name, KEPT)] = replay.rest
     for name in over:
-        found = with_lanes(found, name, by_target(lane_numbers(found, name)))
+        found = regrouped(found, name, TO_TARGET)
     return found
 
 

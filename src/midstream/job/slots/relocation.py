@@ -14,7 +14,7 @@ from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.fragments import Routing, in_words, key_classes
 from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
-from midstream.job.lanes import Filled, by_own_plan, lane_numbers, plan_lanes, with_lanes
+from midstream.job.lanes import TO_OWN_PLAN, Filled, plan_lanes, regrouped
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import in_tasks, moved_by_name
@@ -51,8 +51,7 @@ def rerouted(now: Routing, routing: Sequence[int], key_class: str) -> Routing:
 
 def is_touched(query: RunningQuery, old: Routing, new: Routing) -> bool:
     """Whether a query, by the plan that it runs or goes over to, has states of which groups change their slots."""
-    plans = [query.staged, *([] if query.migration is None else [query.migration.target.staged])]
-    classes = {name for staged in plans for name in key_classes(staged)}
+    classes = {name for own in query.all_plans for name in key_classes(own.staged)}
     return old.groups != new.groups or any(old.table(name) != new.table(name) for name in classes)
 
 
@@ -199,7 +198,7 @@ def _without_cancelled(before: Manifest, going: Mapping[str, MigrationUnderWay])
     segments: Mapping[str, Stored] = before.segments
     for name, migration in going.items():
         if migration.cancelling:
-            segments = with_lanes(segments, name, by_own_plan(lane_numbers(segments, name)))
+            segments = regrouped(segments, name, TO_OWN_PLAN)
     return replace(before, segments=segments)
 
 

@@ -49,7 +49,7 @@ class Rerouter:
         """
         if merges is not None and (recut := merging(queries, routes, bits, merges)) is not None:
             return recut
-        if any(query.local or (query.migrates and not _moves(query)) for query in queries.values()):
+        if not all(query.has_one_plan or _moves(query) for query in queries.values()):
             return None
         plans = tuple((name, _next(query).staged) for name, query in queries.items())
         known = (*plans, *sorted((name, route.key or ()) for name, route in routes.items()))
@@ -98,7 +98,7 @@ def merging(
         for name, query in queries.items()
         if query.merging != (merges := wanted.get(name, frozenset()))
     }
-    if not changed or any(query.migrates or query.local for query in queries.values()):
+    if not changed or not all(query.has_one_plan for query in queries.values()):
         return None
     where = {name: "in another stage" if query.merging else "where it lies" for name, query in changed.items()}
     reasons = [f"what query {name} makes of a key meets {place}" for name, place in where.items()]
