@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.checkpoint.making import STATE, flip, pack, segment
@@ -14,6 +15,7 @@ from midstream.checkpoint.file_entries import ListFile, ResultFile
 from midstream.checkpoint.inspect import _query, describe
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import Outputs, Slots, Streams
 from midstream.checkpoint.store import CheckpointStore
@@ -74,6 +76,17 @@ def test_a_stored_job_counts_the_parts_of_a_segment_that_slots_share(checkpoint)
         STATE[0]: (2, 8),
         "payments as B": (1, 6),
     }
+
+
+def test_what_the_lanes_of_a_query_hold_is_its_own(checkpoint):
+    store = CheckpointStore(checkpoint)
+    last = store.latest()
+    assert last is not None
+    stages = last.segments["hot"]
+    only = {stage: {0: slots[0][:1]} for stage, slots in stages.items()}
+    store.commit(replace(last, batch_id=3, segments={"hot": only, lane_name("hot", 3): stages}))
+    assert set(describe(checkpoint.uri)["queries"]) == {"hot"}
+    assert sum(state.rows for state in StoredJob.open(checkpoint.uri).query("hot").states) == 14
 
 
 def test_lists_of_older_files_are_counted(checkpoint):

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.api import ask
-from midstream.checkpoint.commands import CancelMigration, DropQuery, ReplaceQuery
+from midstream.checkpoint.commands import CancelMigration, CancelRebalance, DropQuery, ReplaceQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
 from midstream.interface.cli.app import app
@@ -495,6 +495,27 @@ def test_a_text_whose_windows_are_being_filled_can_be_cancelled(tmp_path, monkey
     session.stop()
     rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(60)])}
     assert history == ["cancelled"] and ms.snapshot_equal(got, ms.reference(COUNTS, rows))
+
+
+def test_a_text_is_filled_to_the_end_though_a_move_of_groups_meanwhile_is_cancelled(tmp_path, monkeypatch):
+    monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 4)
+    monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
+    new, opposite = COUNTS.replace("30", "20"), [group % 2 for group in range(256)]
+    with declared(tmp_path) as session:
+        pushed(session, 0, 40)
+        assert carry_out(session, ReplaceQuery("q", new))["paced"]
+        pushed(session, 40, 41)
+        session.rebalance(opposite, protocol="split_time_balancing")
+        pushed(session, 41, 44)
+        carry_out(session, CancelRebalance())
+        pushed(session, 44, 90)
+        session.finish()
+        query, got = session.queries["q"], session.results("q")
+        moves = [move.get("status") for move in session.moves]
+        whole = query.history[-1].record["complete_from"]
+    rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(90)])}
+    assert query.cql == new and moves == ["cancelled"] and whole < 60
+    assert ms.snapshot_equal(clipped(got, whole), clipped(ms.reference(new, rows), whole))
 
 
 def test_a_text_that_withholds_does_so_after_a_restart_while_its_windows_are_filled(tmp_path, monkeypatch):

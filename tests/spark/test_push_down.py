@@ -98,6 +98,8 @@ def test_a_migration_keeps_what_both_plans_need():
     query = running("SELECT k FROM A [NOW] WHERE k = 1")
     query.migration = MigrationUnderWay("", "genmig", {}, target=running("SELECT k FROM A [NOW] WHERE k = 2"))
     assert len(selections([query])["A"]) == 2
+    query.local = {1: running("SELECT k FROM A [NOW] WHERE k = 3")}
+    assert len(selections([query])["A"]) == 3
 
 
 @pytest.mark.parametrize(

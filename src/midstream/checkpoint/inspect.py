@@ -13,6 +13,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.collect import garbage
 from midstream.checkpoint.lease import seen
 from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest
+from midstream.checkpoint.names import query_of
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.records import grouped
 from midstream.checkpoint.stops import newest_manifest
@@ -36,9 +37,9 @@ class StoredState:
     slot: int | None = None
 
 
-def stored_states(manifest: Manifest, parts: Sequence[str], by_slot: bool = False) -> Iterator[StoredState]:
-    """The states of some parts of a query; a segment that several name counts once."""
-    stages = (stage for part in parts for stage in sorted(manifest.segments.get(part, {}).items()))
+def stored_states(manifest: Manifest, query: str, by_slot: bool = False) -> Iterator[StoredState]:
+    """The states of a query, in all its lanes; a segment that several name counts once."""
+    stages = (stage for stored in manifest.lanes(query) for stage in sorted(stored.items()))
     slots = ((stage, slot if by_slot else -1, own) for stage, slots in stages for slot, own in sorted(slots.items()))
     held = grouped(((stage, slot, e.state, e.key), e) for stage, slot, entries in slots for e in entries)
     for (stage, slot, state, key), entries in held.items():
@@ -83,7 +84,9 @@ def describe(checkpoint_uri: str) -> dict[str, Any]:
             name: {"register": tick(streams.registers.get(name)), "latest": tick(streams.latest.get(name))}
             for name in sorted({*streams.registers, *streams.latest})
         },
-        "queries": {name: _query(manifest, name) for name in sorted({*manifest.queries, *manifest.segments})},
+        "queries": {
+            name: _query(manifest, name) for name in sorted({*manifest.queries, *map(query_of, manifest.segments)})
+        },
         "dead_letters": _outputs(outputs.dead_letters, outputs.listed_dead_letters),
         "settings": asdict(manifest.settings),
         **{kind: dict(getattr(streams, kind)) for kind in ("rows", "late", "unusable")},
@@ -96,7 +99,7 @@ def describe(checkpoint_uri: str) -> dict[str, Any]:
 
 def _query(manifest: Manifest, name: str) -> dict[str, Any]:
     entry, outputs, migration = manifest.queries.get(name), manifest.outputs, manifest.account(name).plans.migration
-    states, by_slot = ([_state(state) for state in stored_states(manifest, [name], each)] for each in (False, True))
+    states, by_slot = ([_state(state) for state in stored_states(manifest, name, each)] for each in (False, True))
     return {
         **({} if entry is None else asdict(entry)),
         "advanced_to": tick(manifest.advanced_to.get(name)),

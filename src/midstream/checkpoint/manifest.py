@@ -144,6 +144,10 @@ class Manifest:
         """All segments of all queries."""
         return (entry for stored in self.segments.values() for entry in entries_in(stored))
 
+    def lanes(self, query: str) -> list[Stored]:
+        """The segments of all lanes of a query."""
+        return [stored for name, stored in self.segments.items() if query_of(name) == query]
+
     def slot(self, query: str, stage: int, slot: int) -> Sequence[SegmentEntry]:
         """The segments of one slot."""
         return self.segments.get(query, {}).get(stage, {}).get(slot, ())

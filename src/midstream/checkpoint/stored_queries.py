@@ -42,7 +42,7 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
         _knowledge(name, account.knowledge or {}, entry.time),
         _under_way(manifest, name, entry, plan),
         Records(past_migration(name, record, entry.time) for record in account.history),
-        tuple(stored_states(manifest, (name, f"{name}~new"))),
+        tuple(stored_states(manifest, name)),
         manifest.streams.waits.get(name),
         shared_with(manifest, name),
     )

@@ -20,7 +20,7 @@ from midstream.checkpoint.names import lane_name, query_of
 from midstream.checkpoint.packs import SegmentEntry, Stored, joined
 from midstream.checkpoint.records import DoubledMove, grouped
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.lanes import COMING, ELSEWHERE, EVER, LEAVING, STAYING, TARGET, Lane, Region
+from midstream.job.task.lanes import COMING, ELSEWHERE, EVER, KEPT, LEAVING, STAYING, TARGET, Lane, Region
 from midstream.migration.legality import keeps_intervals
 from midstream.migration.marks import with_output_mark
 
@@ -125,10 +125,11 @@ Becoming = Mapping[int, int]
 
 TO_OWN_PLAN: Becoming = {part: part for part in (STAYING, LEAVING, COMING)}
 TO_TARGET: Becoming = {TARGET + part: part for part in (STAYING, LEAVING, COMING)}
-TO_OLD_SLOTS: Becoming = {plan + part: plan for plan in (0, TARGET) for part in (STAYING, LEAVING)}
+# What a query is still to be filled with belongs to no slot: it stays while groups move.
+TO_OLD_SLOTS: Becoming = {plan + part: plan for plan in (0, TARGET) for part in (STAYING, LEAVING)} | {KEPT: KEPT}
 TO_NEW_SLOTS: Mapping[str, Becoming] = {
-    BY_GROUPS: {plan + part: plan for plan in (0, TARGET) for part in (STAYING, COMING)},
-    WHOLE: {plan + COMING: plan for plan in (0, TARGET)},
+    BY_GROUPS: {plan + part: plan for plan in (0, TARGET) for part in (STAYING, COMING)} | {KEPT: KEPT},
+    WHOLE: {plan + COMING: plan for plan in (0, TARGET)} | {KEPT: KEPT},
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import moment
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name, query_of
+from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.packs import entries_in
 from midstream.checkpoint.records import PlansAtWork
 from midstream.checkpoint.stored_queries import shared_with
@@ -80,13 +80,10 @@ def decisions_of(job: Job, query: str) -> list[dict[str, Any]]:
 def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:
     """The rows and bytes of each state of a query, those of the plan it migrates to included."""
     found: dict[str, dict[str, int]] = {}
-    for part, stages in manifest.segments.items():
-        if query_of(part) != query:
-            continue
-        for entry in entries_in(stages):
-            state = found.setdefault(entry.state, {"rows": 0, "bytes": 0})
-            state["rows"] += entry.rows
-            state["bytes"] += entry.bytes
+    for entry in (entry for stored in manifest.lanes(query) for entry in entries_in(stored)):
+        state = found.setdefault(entry.state, {"rows": 0, "bytes": 0})
+        state["rows"] += entry.rows
+        state["bytes"] += entry.bytes
     return found
 
 
