@@ -25,6 +25,9 @@ Record = TypeVar("Record")
 Way = Callable[[Any], Any] | None
 """How values of a type are written, or read; None: as they are."""
 
+_ARRAYS = (np.ndarray, pa.RecordBatch)
+"""What does not say as one value whether it equals another."""
+
 _AS_IT_IS: tuple[Way, Way] = (None, None)
 _NUMBER: tuple[Way, Way] = (
     lambda value: value if math.isfinite(value) else None,
@@ -126,7 +129,7 @@ def _of_records(kind: Any) -> tuple[Way, Way]:
         found = {}
         for name, way, beginning in writes:
             value = getattr(record, name)
-            if isinstance(value, np.ndarray | pa.RecordBatch) or value != beginning:
+            if value is not beginning and (isinstance(value, _ARRAYS) or value != beginning):
                 found[name] = value if way is None else way(value)
         return found
 

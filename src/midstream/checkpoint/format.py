@@ -21,8 +21,8 @@ import pyarrow as pa
 from midstream.checkpoint.packs import NUMBERS, HashRange, SegmentEntry, StateKey
 from midstream.errors import InternalError, JobError
 
-COMPRESS_FROM = 16_384
-"""The size from which content is compressed."""
+COMPRESS_FROM = 65_536
+"""The size from which content is compressed: less is written sooner than that is done."""
 
 
 def seal(kind: str, version: int, content: dict[str, Any]) -> bytes:
@@ -107,6 +107,25 @@ class Fixed(dict[str, Any]):
         self.text = _text(content)
 
 
+LASTING = 64
+"""Of how many records that last their JSON is kept."""
+
+_lasting: dict[int, tuple[Any, Ready]] = {}
+
+
+def lasting(value: Any, content: Callable[[Any], Any] = lambda value: value) -> Ready:
+    """The JSON of a record that one manifest hands on to the next as the same object; made once.
+
+    `content` gives what JSON can hold of it.
+    """
+    known = _lasting.get(id(value))
+    if known is None or known[0] is not value:
+        if len(_lasting) >= LASTING:
+            _lasting.clear()
+        known = _lasting[id(value)] = value, Ready(_text(content(value)))
+    return known[1]
+
+
 def object_text(content: Mapping[str, Any]) -> str:
     """An object as JSON; values that are `Ready` are taken as they are, and come last.
 
@@ -163,10 +182,10 @@ class Writer:
         if id(entries) in self._seen:  # queries that share their state have the very same list
             return Ready(str(self._seen[id(entries)][1]))
         whole = tuple(entries)
-        known = whole in self._lists
-        number = self._lists.setdefault(whole, len(self._lists))
+        lists = len(self._lists)
+        number = self._lists.setdefault(whole, lists)
         self._seen[id(entries)] = (entries, number)
-        return Ready(str(number)) if known else self.rows(whole)
+        return Ready(str(number)) if number < lists else self.rows(whole)
 
     def rows(self, entries: Sequence[SegmentEntry]) -> Ready:
         """Entries as rows of numbers; those of parts of segments are longer."""

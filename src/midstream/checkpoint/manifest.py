@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.time import TimeDomain
-from midstream.checkpoint.file_entries import ListFile
+from midstream.checkpoint.file_entries import ListFile, Superseded
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.format import (
     EntryReader,
     Ready,
     Writer,
     damaged,
+    lasting,
     list_text,
     object_text,
     seal,
@@ -186,11 +187,13 @@ class Manifest:
 def _content(manifest: Manifest) -> dict[str, Any]:
     writer = Writer()
     return {
-        **written(replace(manifest, segments={}, outputs=Outputs())),
+        **written(replace(manifest, segments={}, outputs=Outputs(), slots=Slots(), settings=Settings())),
+        "settings": lasting(manifest.settings, written),
+        "slots": _slots(manifest.slots),
         "outputs": _outputs(manifest.outputs),
         "segments": _object(
             {
-                query: _object({stage: _slots(slots, writer) for stage, slots in sorted(stages.items())})
+                query: _object({stage: _by_slot(slots, writer) for stage, slots in sorted(stages.items())})
                 for query, stages in sorted(manifest.segments.items())
             }
         ),
@@ -198,14 +201,23 @@ def _content(manifest: Manifest) -> dict[str, Any]:
     }
 
 
+def _slots(slots: Slots) -> Ready:
+    found = written(replace(slots, routing=()))
+    if slots.routing:
+        found["routing"] = lasting(slots.routing)
+    return Ready(object_text(found))
+
+
 def _outputs(outputs: Outputs) -> Ready:
-    found = written(replace(outputs, recent=()))
+    found = written(replace(outputs, recent=(), superseded=()))
+    if outputs.superseded:
+        found["superseded"] = lasting(outputs.superseded, lambda files: written(files, Sequence[Superseded]))
     if outputs.recent:
         found["recent"] = Ready(list_text(outputs.recent))
     return Ready(object_text(found))
 
 
-def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> Ready:
+def _by_slot(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> Ready:
     # In order, because texts are numbered as they come and equal manifests are to be equal bytes.
     return _object({slot: writer.once(entries) for slot, entries in sorted(slots.items())})
 

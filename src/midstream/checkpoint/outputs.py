@@ -223,12 +223,11 @@ def rows_between(files: Files, named: Iterable[ResultFile], since: int, until: i
         return 0
     found = 0
     for file in named:
-        starts = None if known is None else known.get((file.path, file.part))
         if file.last_from < since or file.first_from >= until:
             continue
         if since <= file.first_from and file.last_from < until:
             found += file.rows
-        elif starts is None:
+        elif known is None or (starts := known.get((file.path, file.part))) is None:
             found += _rows_from(files, file, since) - _rows_from(files, file, until)
         else:
             found += int(((starts >= since) & (starts < until)).sum())

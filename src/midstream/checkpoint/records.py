@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from midstream.checkpoint.file_entries import (
     DeadLetterFile,
@@ -193,7 +194,7 @@ def grouped(pairs: Iterable[tuple[Name, Value]]) -> dict[Name, list[Value]]:
     return found
 
 
-def remembered(loads: Sequence[float], now: Sequence[int]) -> list[float]:
+def remembered(loads: Sequence[float], now: Sequence[int] | npt.NDArray[np.int64]) -> list[float]:
     """The load of each group after one more batch: new rows count more than old ones.
 
     >>> remembered([10, 0], [0, 5])

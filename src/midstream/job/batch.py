@@ -243,6 +243,8 @@ class Batch:
     def _work(self, part: RunningLane, stage: int, ports: Ports) -> list[FragmentWork]:
         works = self._work_by(part, part.query, stage, ports)
         local = {slot: self._work_by(part, own, stage, ports) for slot, own in part.query.local.items()}
+        if not local:
+            return works
         return [replace(work, local={s: o[i] for s, o in local.items()}) for i, work in enumerate(works)]
 
     def _work_by(self, part: RunningLane, query: RunningQuery, stage: int, ports: Ports) -> list[FragmentWork]:
@@ -326,7 +328,7 @@ class Ports:
     def of(fragments: Sequence[tuple[str, Fragment]], sharing: SharingPlan) -> Ports:
         """The ports of the plans at work; what was there before sends, so that a new query has nothing to add."""
         ports, known, used = Ports(), dict[object, int](), set[object]()
-        by_plan = {name: sharing.exchanged(name) for name, _ in fragments}
+        by_plan = {name: sharing.exchanged(name) for name, fragment in fragments if fragment.reader is not None}
         for name, fragment in sorted(fragments, key=lambda pair: sharing.is_fresh(pair[0])):
             if fragment.reader is None:
                 continue

@@ -279,15 +279,16 @@ def concluded(state: JobState, batch: Batch, notes: Notes) -> Flow[Manifest]:
 def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> Manifest:
     """What a batch leaves behind, with the queries that were not at work in it."""
     earlier = () if batch.before is None else batch.before.asked.requests
+    settings = replace(
+        state.settings,
+        declared=_declared(batch.before, notes.needed),
+        arrival={name: route.key for name, route in batch.incoming.routes.items()},
+        homes={name: list(route.slots) for name, route in batch.incoming.routes.items() if route.slots},
+        scheduling=batch.options.scheduling,
+        finished=notes.ended,
+    )
     terms = Terms(
-        replace(
-            state.settings,
-            declared=_declared(batch.before, notes.needed),
-            arrival={name: route.key for name, route in batch.incoming.routes.items()},
-            homes={name: list(route.slots) for name, route in batch.incoming.routes.items() if route.slots},
-            scheduling=batch.options.scheduling,
-            finished=notes.ended,
-        ),
+        state.settings if settings == state.settings else settings,
         Asked([*earlier[-REMEMBERED:], *notes.requests], dict(state.texts)),
         None if state.wanted is None or state.wanted.deals_as(batch.slots.dealing) else state.wanted,
         counted(batch.before, notes.number),

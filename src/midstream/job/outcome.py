@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -26,14 +29,12 @@ from midstream.checkpoint.records import (
     Streams,
     grouped,
     remembered,
-    summed,
 )
 from midstream.distribution.fragments import Routing, SpreadGroup, key_classes
 from midstream.job.actions import Decided
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.lanes import TO_TARGET, Filled, regrouped
 from midstream.job.outputs.progress import counted_by_stream, reads_of, silences, unexpected, waits
-from midstream.job.plans.local_plans import after, at_work
 from midstream.job.queries.plan_graph import plans_of
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery, extra
 from midstream.job.slots.doubled_moves import doubled_after
@@ -85,7 +86,7 @@ class Outcome:
             settings=terms.settings,
             streams=self._streams(terms.numbers),
             slots=self._slots(terms),
-            queries={name: entry_of(self._after(query)) for name, query in queries.items()},
+            queries={name: entry_of(query.after(self.batch.slots.count)) for name, query in queries.items()},
             accounts=self._accounts(terms),
             advanced_to={name: batch.advance_to(query) for name, query in queries.items()},
             released={name: self._released(query) for name, query in queries.items()},
@@ -94,12 +95,9 @@ class Outcome:
             asked=terms.asked,
         )
 
-    def _after(self, query: RunningQuery) -> RunningQuery:
-        return after(query, self.batch.slots.count)
-
     def _plans_after(self, query: RunningQuery) -> PlansAtWork:
         """By which plans the query goes on besides its own."""
-        local = self._after(query).local.items()
+        local = query.after(self.batch.slots.count).local.items()
         plans = {slot: SlotPlan(own.plan.text, self._migration_after(own, (slot,))) for slot, own in local}
         return PlansAtWork(self._migration_after(query, range(self.batch.slots.count)), plans)
 
@@ -196,10 +194,9 @@ class Outcome:
 
     def _slots(self, terms: Terms) -> Slots:
         batch, before, moved, decided = self.batch, self.before.slots, self.batch.changes.moved, terms.decided
-        came = summed(pair for report in batch.reports for pair in report.traffic.groups.items())
-        now = [came.get(group, 0) for group in range(len(batch.slots.routing))]
+        now = self._by_group(report.traffic.groups for report in batch.reports)
         return Slots(
-            routing=list(batch.slots.routing),
+            routing=batch.slots.routing,
             count=batch.slots.count,
             loads=remembered(before.loads, now),
             wanted=terms.wanted,
@@ -214,14 +211,23 @@ class Outcome:
             class_loads=self._class_loads(),
         )
 
+    def _by_group(self, reported: Iterable[Mapping[int, int]]) -> npt.NDArray[np.int64]:
+        """The rows of all slots by their partition groups."""
+        found = np.zeros(len(self.batch.slots.routing), np.int64)
+        for counts in reported:
+            groups = np.fromiter(counts, np.intp, len(counts))
+            found[groups] += np.fromiter(counts.values(), np.int64, len(counts))
+        return found
+
     def _class_loads(self) -> dict[str, tuple[float, ...]]:
         """What exchanges of each key class have carried lately, by partition group; classes that are gone have none."""
         batch, before = self.batch, self.before.slots.class_loads
+        if not before and not any(report.traffic.exchanged for report in batch.reports):
+            return {}
         queries = [own for query in batch.queries.values() for own in (query, query.after_batch)]
         found = {}
         for name in sorted({name for query in queries for name in key_classes(query.staged)}):
-            sent = summed(pair for report in batch.reports for pair in report.traffic.of_class(name).items())
-            now = [sent.get(group, 0) for group in range(len(batch.slots.routing))]
+            now = self._by_group(report.traffic.of_class(name) for report in batch.reports)
             found[name] = tuple(remembered(before.get(name, ()), now))
         return {name: loads for name, loads in found.items() if any(loads)}
 
@@ -284,7 +290,7 @@ class Outcome:
         return segments
 
     def _released(self, query: RunningQuery) -> int:
-        plans = (self._reached(own, slots) for own, slots in at_work(query, self.batch.slots.count))
+        plans = (self._reached(own, slots) for own, slots in query.at_work(self.batch.slots.count))
         reached = min(self.batch.places_taken.get(query.name, INFINITY), *plans)
         return max(self.before.released.get(query.name, BEGINNING), reached)
 
@@ -369,7 +375,7 @@ class Outcome:
     def _finished_migrations(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migrations that this batch ends."""
         ended = [*self.batch.changes.ended.get(query.name, ())]
-        for own, slots in at_work(query, self.batch.slots.count):
+        for own, slots in query.at_work(self.batch.slots.count):
             migration = own.migration
             if migration is not None and (migration.done or migration.cancelling):
                 account = self._account(own, migration, slots)

@@ -25,7 +25,6 @@ from midstream.job.batch import Batch
 from midstream.job.circumstances import current_routing
 from midstream.job.lanes import TO_OWN_PLAN
 from midstream.job.migrations.verifying import Consequence, Verifications
-from midstream.job.plans.local_plans import followed
 from midstream.job.queries.declared import arrivals, require_same_job
 from midstream.job.queries.faults import Faults
 from midstream.job.queries.running_query import Cutting, RunningQuery
@@ -227,7 +226,7 @@ class JobState:
     def _follow_migrations(self, manifest: Manifest) -> None:
         for name, query in self.queries.items():
             known, idle = manifest.account(name).plans, name in self.faults.stopped
-            self.queries[name] = followed(query, known, manifest.slots.count, idle)
+            self.queries[name] = query.followed(known, manifest.slots.count, idle)
 
     def with_requested(self, manifest: Manifest) -> Manifest:
         """A manifest that remembers the queries that were added, and the adaptivity that was asked for."""

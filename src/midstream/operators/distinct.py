@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Hashes, Indices, Ticks, concatenate, rows_without_columns
-from midstream.operators.hashing import columns_equal
+from midstream.operators.hashing import columns_equal, hash_order
 from midstream.operators.join import Pairs, gather_stored
-from midstream.operators.ordering import group_rows, groups_by, hash_order
+from midstream.operators.ordering import group_rows, groups_by
 from midstream.operators.state.segment import Segment, expand, key_hashes, make_segment, matches
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import union

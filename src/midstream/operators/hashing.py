@@ -15,18 +15,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.errors import InternalError, QueryError
-from midstream.operators.elements import Hashes, Mask
+from midstream.operators.elements import Hashes, Indices, Mask
 from midstream.operators.vectors import Numbers, canonical_floats, is_number_like, numbers_of, validity_of
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _NULL = np.uint64(0x6A09E667F3BCC909)
+POSITION_BITS = 20
+_POSITION = np.uint64((1 << POSITION_BITS) - 1)
+_HIGH = np.uint64((1 << 64) - (1 << POSITION_BITS))
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _BYTE_MASKS = np.array([(1 << (8 * i)) - 1 for i in range(9)], dtype=np.uint64)
 
 _LONGEST_IN_WORDS = 256
 """Texts longer than this many bytes are digested one by one: a loop over words would be longer than one over rows."""
+
+
+def hash_order(hashes: Hashes) -> tuple[Indices, Hashes]:
+    """The permutation that sorts by shortened hash, and the shortened hashes in order; equal ones keep their order."""
+    count = len(hashes)
+    packed = hashes & _HIGH
+    if count > int(_POSITION):
+        order = np.argsort(packed, kind="stable")
+        return order, packed[order]
+    packed |= np.arange(count, dtype=np.uint64)
+    packed.sort()
+    order = (packed & _POSITION).view(np.int64)
+    packed &= _HIGH
+    return order, packed
 
 
 def hash_columns(columns: Sequence[pa.Array]) -> Hashes:

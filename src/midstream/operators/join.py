@@ -18,8 +18,7 @@ from midstream.algebra.physical.relational import HashJoin
 from midstream.operators.base import Operator, Work
 from midstream.operators.elements import Elements, Hashes, Indices, Key
 from midstream.operators.expressions import Predicate
-from midstream.operators.hashing import columns_equal, key_validity
-from midstream.operators.ordering import hash_order
+from midstream.operators.hashing import columns_equal, hash_order, key_validity
 from midstream.operators.state.segment import Grouping, Segment, expand, known_hashes, matches
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import column_of, gather

@@ -17,12 +17,8 @@ import pyarrow.compute as pc
 
 from midstream.algebra.database import run
 from midstream.errors import InternalError
-from midstream.operators.elements import Hashes, Indices, Mask
+from midstream.operators.elements import Indices, Mask
 from midstream.operators.vectors import Numbers, canonical_floats, gather, is_number_like, numbers_of, validity_of
-
-POSITION_BITS = 20
-_POSITION = np.uint64((1 << POSITION_BITS) - 1)
-_HIGH = np.uint64((1 << 64) - (1 << POSITION_BITS))
 
 
 class NeighbourRuns:
@@ -87,20 +83,6 @@ def _packed(keys: Sequence[Numbers]) -> npt.NDArray[np.int64] | None:
             packed <<= width
             packed |= key.astype(np.int64, copy=False) - low if low < 1 << 63 else (key - low).astype(np.int64)
     return packed
-
-
-def hash_order(hashes: Hashes) -> tuple[Indices, Hashes]:
-    """The permutation that sorts by shortened hash, and the shortened hashes in order; equal ones keep their order."""
-    count = len(hashes)
-    packed = hashes & _HIGH
-    if count > int(_POSITION):
-        order = np.argsort(packed, kind="stable")
-        return order, packed[order]
-    packed |= np.arange(count, dtype=np.uint64)
-    packed.sort()
-    order = (packed & _POSITION).view(np.int64)
-    packed &= _HIGH
-    return order, packed
 
 
 def total_order(batch: pa.RecordBatch | Sequence[pa.Array], leading: Sequence[Numbers] = ()) -> Indices | None:

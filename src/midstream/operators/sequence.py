@@ -21,9 +21,9 @@ from midstream.algebra.physical import FollowedBy
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate, concatenate_batches
 from midstream.operators.expressions import Predicate
-from midstream.operators.hashing import key_validity
+from midstream.operators.hashing import hash_order, key_validity
 from midstream.operators.join import output_of
-from midstream.operators.ordering import group_rows, hash_order, shared_groups, total_order
+from midstream.operators.ordering import group_rows, shared_groups, total_order
 from midstream.operators.pairing import PairedRun, earliest, earliest_unused, every, latest, reach, served_in_turn
 from midstream.operators.row_identity import numbered, occurrences, same_rows
 from midstream.operators.slices import SliceOperator

@@ -146,7 +146,9 @@ class LocalCluster:
         slots: Dealt = [[] for _ in range(batch.slots.count)]
         for port, declaration in batch.incoming.streams.items():
             delivery = batch.delivery(declaration.name)
-            for arrived in _pieces(rows.get(declaration.name), batch.batch_id << 32):
+            names = batch.incoming.layout.schemas[port].names
+            came = batch.batch_id << 32 if ARRIVAL in names else None
+            for arrived in _pieces(rows.get(declaration.name), came):
                 for to, route in batch.arriving(port):
                     for groups in self._groups(route, arrived, len(delivery.owners), batch.slots.count):
                         sent = _tagged(batch.incoming.layout, port, to, groups, arrived)
@@ -157,11 +159,11 @@ class LocalCluster:
         """The groups of rows, once for each time that they are sent."""
         if route.everywhere:
             return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in route.copied_to(slots)]
-        if route.is_one_slot:
-            return [np.full(rows.num_rows, in_slot(0), np.int32)]
-        if route.key is not None:
+        if route.key:
             hashes = group_hash([rows.column(name) for name in route.key])
             return [np.asarray(groups_of(hashes, count), np.int32)]
+        if route.is_one_slot:
+            return [np.full(rows.num_rows, in_slot(0), np.int32)]
         if route.slots:
             there = np.asarray([in_slot(slot) for slot in route.slots], np.int32)
             return [there[np.arange(rows.num_rows) % len(there)]]
@@ -170,14 +172,14 @@ class LocalCluster:
         return [np.asarray(np.arange(rows.num_rows) * count // rows.num_rows, np.int32)]
 
 
-def _pieces(rows: pa.RecordBatch | pa.Table | None, came: int) -> Iterator[pa.RecordBatch]:
-    """Rows as batches, none of them empty; those whose order nothing else tells are numbered as they come."""
+def _pieces(rows: pa.RecordBatch | pa.Table | None, came: int | None) -> Iterator[pa.RecordBatch]:
+    """Rows as batches, none of them empty; numbered as they `came`, unless nobody asks or they tell it themselves."""
     for piece in [] if rows is None else rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-        if piece.num_rows:
-            numbered = ARRIVAL in piece.schema.names
-            order = pa.array(np.arange(came, came + piece.num_rows))
-            yield piece if numbered else piece.append_column(ARRIVAL, order)
-        came += piece.num_rows
+        if piece.num_rows and came is not None and ARRIVAL not in piece.schema.names:
+            yield piece.append_column(ARRIVAL, pa.array(np.arange(came, came + piece.num_rows)))
+        elif piece.num_rows:
+            yield piece
+        came = came if came is None else came + piece.num_rows
 
 
 def _tagged(layout: Layout, port: int, to: int, groups: Owners, rows: pa.RecordBatch) -> pa.RecordBatch:

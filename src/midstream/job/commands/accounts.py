@@ -15,7 +15,6 @@ from midstream.checkpoint.stored_queries import shared_with
 from midstream.job.events import SettingsChanged
 from midstream.job.job import Job
 from midstream.job.outputs.progress import reads_of, wait_text, waits
-from midstream.job.plans.local_plans import at_work
 from midstream.job.queries.running_query import RunningQuery
 from midstream.optimizer.sites.links import links_summary
 
@@ -28,7 +27,7 @@ def history_of(job: Job, query: RunningQuery) -> list[dict[str, Any]]:
     verifying = job.state.verifications.by_query.get(query.name)
     if query.migration is None and verifying is not None:
         return [*past, verifying.under_way(query.plan.text, job.queries.get(copy_name(query.name)))]
-    for own, slots in at_work(query, job.state.slots):
+    for own, slots in query.at_work(job.state.slots):
         known = None if manifest is None else manifest.account(query.name).plans
         if (going := own.migration) is None or (going.done and known == PlansAtWork()):
             continue

@@ -235,9 +235,10 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     seconds = seconds_of(batch.reports, batch.job_seconds)
     by_query = {name: _counted(batch, manifest, name) for name in batch.queries}
     plans = {part.name: part.query.staged for part in batch.lanes}
+    sent = {(name, f.number) for name, staged in plans.items() for f in staged.fragments if f.reader is not None}
     for (query, fragment), part in parts:
         total = by_query[query_of(query)]
-        if plans[query].fragment(fragment).reader is not None:
+        if (query, fragment) in sent:
             total["moved"] += part.rows_out * exchanges_of(batch, query, plans[query], fragment)
         for name in ("state_rows", "state_bytes"):
             total[name] += getattr(part, name)
@@ -307,7 +308,8 @@ class Announcements:
     def announce(self, progress: dict[str, Any]) -> None:
         """Logs what a batch did, warns of what needs attention, and calls the listeners."""
         self.last = progress
-        log.info("%s", batch_line(progress))
+        if log.isEnabledFor(logging.INFO):
+            log.info("%s", batch_line(progress))
         for sentence in progress["warnings"]:
             log.warning("%s", sentence)
         for listener in self.listeners:

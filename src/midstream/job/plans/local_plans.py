@@ -81,41 +81,6 @@ def explained(query: RunningQuery, slots: int) -> str:
     return "\n\n".join(shown)
 
 
-def at_work(query: RunningQuery, slots: int) -> list[tuple[RunningQuery, tuple[int, ...]]]:
-    """The query by every plan that runs, if slots have their own, with the slots that run it by that."""
-    rest = tuple(slot for slot in range(slots) if slot not in query.local)
-    return [*([(query, rest)] if rest else []), *((own, (slot,)) for slot, own in sorted(query.local.items()))]
-
-
-def after(query: RunningQuery, slots: int) -> RunningQuery:
-    """What runs after a batch in some slots; the query's own plan is always that of some slot."""
-    if not query.local:
-        return query.after_batch
-    ended = {slot: own.after_batch for slot, own in query.local.items() if slot < slots}
-    local = {s: own for s, own in ended.items() if own.migration is not None or own.plan.text != query.plan.text}
-    if len(local) < slots or any(own.plan.text == query.plan.text for own in local.values()):
-        return replace(query, local=local)
-    first = replace(local[0], local={}, migration=None)
-    others = {s: own for s, own in local.items() if own.migration is not None or own.plan.text != first.plan.text}
-    return replace(first, local=others)
-
-
-def followed(query: RunningQuery, known: PlansAtWork, slots: int, idle: bool = False) -> RunningQuery:
-    """The query as a manifest says that it goes on, in all its slots; an `idle` one was not at work."""
-    query = _as_far(query if idle else after(query, slots), known)
-    if not query.local:
-        return query
-    local = {s: own if idle else _as_far(own, known.local.get(s)) for s, own in query.local.items() if s < slots}
-    return replace(query, local=local)
-
-
-def _as_far(query: RunningQuery, known: PlansAtWork | SlotPlan | None) -> RunningQuery:
-    """The query with its migration as far as a manifest says that it is."""
-    if query.migration is None or known is None or known.migration is None:
-        return query
-    return replace(query, migration=query.migration.followed(known.migration))
-
-
 def resumed(query: RunningQuery, known: PlansAtWork, by_plan: Callable[[str], RunningQuery]) -> RunningQuery:
     """The query with the migration and the plans of slots that a manifest tells of; `by_plan` gives it by a plan."""
     local = {

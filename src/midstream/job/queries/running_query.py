@@ -13,7 +13,7 @@ from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, tick_at
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.names import lane_name
 from midstream.checkpoint.query_windows import FilledWindow
-from midstream.checkpoint.records import MigrationProgress
+from midstream.checkpoint.records import MigrationProgress, PlansAtWork, SlotPlan
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.fragments import Fragment, Route, Staged, sorted_by_group
 from midstream.distribution.stages import cut
@@ -237,6 +237,37 @@ class RunningQuery:
             return replace(self, migration=None)
         return migration.target if migration is not None and migration.done else self
 
+    def at_work(self, slots: int) -> list[tuple[RunningQuery, tuple[int, ...]]]:
+        """The query by every plan that runs, if slots have their own, with the slots that run it by that."""
+        rest = tuple(slot for slot in range(slots) if slot not in self.local)
+        return [*([(self, rest)] if rest else []), *((own, (slot,)) for slot, own in sorted(self.local.items()))]
+
+    def after(self, slots: int) -> RunningQuery:
+        """What runs after a batch in some slots; the query's own plan is always that of some slot."""
+        if not self.local:
+            return self.after_batch
+        ended = {slot: own.after_batch for slot, own in self.local.items() if slot < slots}
+        local = {s: own for s, own in ended.items() if own.migration is not None or own.plan.text != self.plan.text}
+        if len(local) < slots or any(own.plan.text == self.plan.text for own in local.values()):
+            return replace(self, local=local)
+        first = replace(local[0], local={}, migration=None)
+        others = {s: own for s, own in local.items() if own.migration is not None or own.plan.text != first.plan.text}
+        return replace(first, local=others)
+
+    def followed(self, known: PlansAtWork, slots: int, idle: bool = False) -> RunningQuery:
+        """The query as a manifest says that it goes on, in all its slots; an `idle` one was not at work."""
+        query = (self if idle else self.after(slots))._as_far(known)
+        if not query.local:
+            return query
+        local = {s: own if idle else own._as_far(known.local.get(s)) for s, own in query.local.items() if s < slots}
+        return replace(query, local=local)
+
+    def _as_far(self, known: PlansAtWork | SlotPlan | None) -> RunningQuery:
+        """The query with its migration as far as a manifest says that it is."""
+        if self.migration is None or known is None or known.migration is None:
+            return self
+        return replace(self, migration=self.migration.followed(known.migration))
+
     def reached(self, registers: Mapping[str, int]) -> int:
         """The least instant at which something may still start, over all its inputs."""
         return reached(self.sources, registers)
@@ -246,7 +277,7 @@ class RunningQuery:
         # As within one box: all states are purged at one instant, or another plan could not be built from them.
         frontier = frontier if (grid := self.grid) is None else grid_floor(frontier, grid)
         if len(self.staged.fragments) == 1:
-            return {self.staged.root.number: frontier}
+            return {self.staged.fragments[0].number: frontier}
         found: dict[int, int] = {}
         passed: dict[int, int] = {}
         for fragment in self.staged.fragments:

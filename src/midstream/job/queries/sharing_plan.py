@@ -62,11 +62,10 @@ class SharingPlan:
         for name, query in self.queries.items():
             if (stored := self._stored(name)) is not None:
                 self.records[name] = self._known(query, stored)
-        for name, query in self.queries.items():
-            if name not in self.records:
-                self.records[name] = self._begun(query)
+        for name in [name for name in self.queries if name not in self.records]:
+            self.fingerprints.tidy()
+            self.records[name] = self._begun(self.queries[name])
         self._running_at: dict[object, set[str]] = {}
-        self.fingerprints.tidy()
 
     def _shape(self, query: RunningQuery) -> Fingerprint:
         return self.fingerprints.of(query, self.apart)
@@ -274,8 +273,9 @@ class SharingPlan:
 
     def gathered(self, works: Sequence[FragmentWork]) -> list[TaskWork]:
         """The works of a stage, those that have something in common as one."""
-        alone: list[TaskWork] = []
-        groups: dict[object, list[FragmentWork]] = {}
+        if len(works) == 1 and not self._shares(works, set()):
+            return [TaskWork.alone(works[0])]
+        alone, groups = list[TaskWork](), dict[object, list[FragmentWork]]()
         for work in works:
             if (place := self.place(work.query)) is None or work.apart.lane is not None:
                 alone.append(TaskWork.alone(work))
@@ -299,7 +299,7 @@ class SharingPlan:
         """Whether works have nodes with names: there are several, one begins, or others keep the same windows."""
         first = works[0]
         begins = first.fragment.stage == 0 and (self.is_fresh(first.query) or first.query in self.filled)
-        return len(works) > 1 or begins or bool(common & self._tokens(first))
+        return len(works) > 1 or begins or bool(common and common & self._tokens(first))
 
     def exchanged(self, query: str) -> dict[int, object]:
         """By what the output of its fragments is known, where other queries may have the same; by fragment.

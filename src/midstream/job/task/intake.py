@@ -101,7 +101,7 @@ class Intake:
         chosen = rows if columns is None else rows.select(columns)
         nulls = self.report.streams.nulls.setdefault(name, [])
         nulls += [f.name for f, values in zip(chosen.schema, chosen.columns, strict=True) if values.null_count]
-        order = total_order(chosen.columns, [ticks])
+        order = _order(chosen, ticks)
         accepted, ticks = _arranged(chosen, ticks, order)
         if self.keeps_whole:
             self.whole[name] = Whole(rows, order, accepted)
@@ -188,7 +188,12 @@ def restamped(
 
 def in_order(rows: pa.RecordBatch, ticks: Ticks) -> tuple[pa.RecordBatch, Ticks]:
     """Rows sorted by time, then by all columns."""
-    return _arranged(rows, ticks, total_order(rows.columns, [ticks]))
+    return _arranged(rows, ticks, _order(rows, ticks))
+
+
+def _order(rows: pa.RecordBatch, ticks: Ticks) -> npt.NDArray[np.intp] | None:
+    """The order by time, then by all columns; None if rows are in it."""
+    return None if bool((ticks[1:] > ticks[:-1]).all()) else total_order(rows.columns, [ticks])
 
 
 def _arranged(rows: pa.RecordBatch, ticks: Ticks, order: npt.NDArray[np.intp] | None) -> tuple[pa.RecordBatch, Ticks]:

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate, empty_elements
-from midstream.operators.ordering import hash_order, stable_order
+from midstream.operators.hashing import hash_order
+from midstream.operators.ordering import stable_order
 from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, numbered_segment, pairs
 
 TIER = 4
