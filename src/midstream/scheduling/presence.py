@@ -1,7 +1,7 @@
 """What an operator has given out that is still valid, from what it remembers: a new reader starts with that.
 
 An operator that answers by slices has nothing to add: what it has given ends where its next answer starts. A join gives
-it again by letting one input meet the others; states are read where they lie, some of them at a time.
+it again by letting the smallest input meet the others; states are read where they lie, some of them at a time.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ def _joined(
 ) -> Iterator[Elements]:
     assert isinstance(again, SymmetricJoin | MultiwayJoinOperator)
     again.at_once = live.at_once
-    probing, *others = _by_port(again)
-    mine, *kept = _by_port(live)
-    for states, known in zip(others, kept, strict=True):
+    inputs, kept = _by_port(again), _by_port(live)
+    port = min(range(len(kept)), key=lambda number: kept[number][0].rows)
+    for number, (states, known) in enumerate(zip(inputs, kept, strict=True)):
         for state, its in zip(states, known, strict=True):
-            state.replace_segments(its.segments)
-    for segment in list(mine[0].segments):
-        if segment.latest_to <= frontier:
-            continue
-        for stored in slices(segment.elements, segment.bytes, most):
-            for result in again.pieces(0, stored.where(stored.valid_to > frontier)):
-                valid = result.where(result.valid_to > frontier)
-                if len(valid):
-                    yield valid
-            for state in probing:
-                state.segments = []
+            state.replace_segments(its.segments if number != port else [])
+    mine = kept[port][0]
+    pieces = (part for s in mine.segments if s.latest_to > frontier for part in slices(s.elements, s.bytes, most))
+    large = mine.bytes > most
+    for stored in (part.where(part.valid_to > frontier) for part in pieces) if large else [mine.alive(frontier)]:
+        for result in again.pieces(port, stored):
+            valid = result.where(result.valid_to > frontier)
+            if len(valid):
+                yield valid
+        for state in inputs[port]:
+            state.segments = []
 
 
 def _by_port(join: SymmetricJoin | MultiwayJoinOperator) -> list[tuple[SortedState, ...]]:
