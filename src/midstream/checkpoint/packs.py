@@ -137,12 +137,13 @@ class SegmentEntry:
             return replace(self, rows=self.stored_rows, bytes=size, hashes=None)
         return replace(self, rows=rows, bytes=size, hashes=HashRange(self.hash_from, part.hash_to, self.stored_rows))
 
-    def counted(self, segment: Segment) -> SegmentEntry:
-        """The entry with what its segment turned out to hold."""
-        if self.hashes is None or len(segment) == self.rows:
-            return self
-        hashes = replace(self.hashes, whole=self.stored_rows)
-        return replace(self, rows=len(segment), bytes=segment.bytes, hashes=hashes)
+    def of(self, segment: Segment) -> SegmentEntry:
+        """The entry with what its segment turned out to hold; of what is left of it, if only some of its hashes are."""
+        entry = self if segment.within is None else self.part(*segment.within)
+        if entry.hashes is None or len(segment) == entry.rows:
+            return entry
+        hashes = replace(entry.hashes, whole=entry.stored_rows)
+        return replace(entry, rows=len(segment), bytes=segment.bytes, hashes=hashes)
 
 
 NUMBERS = tuple(f.name for f in fields(SegmentEntry) if f.type == "int")
@@ -203,9 +204,12 @@ def write_pack(files: Files, path: str, states: Mapping[StateKey, Sequence[Segme
 
 
 def kept_entries(entries: Iterable[SegmentEntry], states: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:
-    """Of the entries that were opened, those whose segments the states still hold."""
-    held = {(*state, segment.place) for state, segments in states.items() for segment in segments}
-    return [entry for entry in entries if (entry.state, entry.key, entry.place) in held]
+    """Of the entries that were opened, those whose segments the states still hold, or what is left of them."""
+    held: dict[tuple[str, Key, str | None], list[Segment]] = {}
+    for (state, key), segments in states.items():
+        for segment in segments:
+            held.setdefault((state, key, segment.place), []).append(segment)
+    return [entry.of(one) for entry in entries for one in held.get((entry.state, entry.key, entry.place), ())]
 
 
 def open_states(
@@ -285,8 +289,8 @@ class ClosedSegment(Segment):
 
     def __init__(self, entry: SegmentEntry, opened: Callable[[], Segment]) -> None:
         known = {name: getattr(entry, name) for name in ("bucket", "born", "earliest_from", "earliest_to", "latest_to")}
-        told = {**known, "place": entry.place, "origin": None, "views": {}, "sizes": [entry.bytes, entry.rows]}
-        for name, value in {**told, "_opened": opened}.items():
+        fixed: dict[str, object] = {"origin": None, "within": None, "views": {}, "bits": [], "_opened": opened}
+        for name, value in {**known, **fixed, "place": entry.place, "sizes": [entry.bytes, entry.rows]}.items():
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:

@@ -6,8 +6,10 @@ that operators with the same key do not hash again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,20 +24,44 @@ Mask = vectors.Mask
 Ticks = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 Key = tuple[str, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """Tuples with their validity intervals `[valid_from, valid_to)`; `hashes` are those of each key in `hashed`."""
+    """Tuples with their validity intervals `[valid_from, valid_to)`; `hashes` are those of each key in `hashed`.
+
+    Where several take the same rows, `common` is what they found out about them.
+    """
 
     columns: pa.RecordBatch
     valid_from: Ticks
     valid_to: Ticks
     hashes: Hashes | None = None
     hashed: frozenset[Key] = field(default_factory=frozenset)
+    common: dict[object, Any] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.valid_from)
+
+    def found(self, what: object, columns: Sequence[pa.Array], find: Callable[[], T]) -> T:
+        """Something about some of the columns, found once for all who take them: they are where they are in memory."""
+        if self.common is None or not columns:
+            return find()
+        places = [(c.type, c.offset, *(b and b.address for b in c.buffers())) for c in columns]
+        if (known := (what, *places)) not in self.common:
+            self.common[known] = (find(), columns)
+        return cast(T, self.common[known][0])
+
+    def ordered(self, order: Indices) -> Elements:
+        """The elements in an order that they all have in common who take them."""
+        columns = self.columns
+        if self.common is None or not columns.num_columns:
+            return self.take(order)
+        arrays = [self.found(id(order), [c], partial(vectors.gather, c, order)) for c in columns.columns]
+        times = self.valid_from.take(order), self.valid_to.take(order)
+        hashes = None if self.hashes is None else self.hashes.take(order)
+        return Elements(pa.RecordBatch.from_arrays(arrays, schema=columns.schema), *times, hashes, self.hashed)
 
     def take(self, rows: Indices) -> Elements:
         """The elements at the given positions."""
@@ -78,8 +104,9 @@ class Elements:
         return self.with_columns(self.columns.select(schema.names))
 
     def without_hashes(self) -> Elements:
-        """The same elements for somebody who will not ask for hashes."""
-        return self if self.hashes is None else Elements(self.columns, self.valid_from, self.valid_to)
+        """The same elements for somebody who keeps them, or will not ask for hashes."""
+        plain = self.hashes is None and self.common is None
+        return self if plain else Elements(self.columns, self.valid_from, self.valid_to)
 
     def with_validity(self, valid_from: Ticks, valid_to: Ticks) -> Elements:
         """The same payload over other intervals."""

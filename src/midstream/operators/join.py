@@ -19,7 +19,7 @@ from midstream.operators.base import Operator, Work
 from midstream.operators.elements import Elements, Hashes, Indices, Key
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal, hash_order, key_validity
-from midstream.operators.state.segment import Grouping, Segment, expand, known_hashes, matches
+from midstream.operators.state.segment import Grouping, Segment, Sought, expand, known_hashes
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import column_of, gather
 
@@ -50,8 +50,11 @@ def prepare(batch: Elements, key: Key, nulls_equal: bool, grouping: Grouping | N
         valid = key_validity([batch.columns.column(name) for name in key])
         if valid is not None:
             batch = batch.where(valid)
-    order, ordered = hash_order(known_hashes(batch, key, grouping))
-    return batch.take(order), ordered
+    names = key if grouping is None else (*key, *grouping.key)
+    what = len(key), grouping and grouping.bits
+    columns = [batch.columns.column(name) for name in names]
+    order, ordered = batch.found(what, columns, lambda: hash_order(known_hashes(batch, key, grouping)))
+    return batch.ordered(order), ordered
 
 
 def keep(operator: Operator, state: SortedState, batch: Elements, hashes: Hashes | None = None) -> None:
@@ -111,10 +114,10 @@ class Probe:
     def _candidates(self, batch: Elements, hashes: Hashes, at_once: int) -> Iterator[Pairs]:
         """Pairs with equal hash, a bounded number at a time."""
         first, last = int(batch.valid_from.min()), int(batch.valid_to.max())
-        segments, found = [], []
+        segments, found, sought = [], [], Sought(hashes)
         for segment in self.state.segments:
             if segment.latest_to > first and segment.earliest_from < last:
-                match = matches(hashes, segment.hashes)
+                match = sought.within(segment)
                 if match is not None:
                     segments.append(segment)
                     found.append(match)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,8 @@ class Intake:
     """Whether queries may set rows aside later, which are to be buried with all columns that they came with."""
     whole: dict[str, Whole] = field(default_factory=dict)
     """The usable rows of streams with all columns as they came."""
+    common: dict[object, Any] = field(default_factory=dict)
+    """What tasks find out about rows that others take too."""
 
     def unaccounted(self) -> Intake:
         """Takes in copies of rows that another slot accounts for."""
@@ -200,12 +203,14 @@ def _arranged(rows: pa.RecordBatch, ticks: Ticks, order: npt.NDArray[np.intp] | 
     return (rows, ticks) if order is None else (gather_rows(rows, order), ticks[order])
 
 
-def source_elements(source: SourceNode, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
-    """Rows of a stream as the windowed elements of a source."""
+def source_elements(
+    source: SourceNode, rows: pa.RecordBatch, ticks: Ticks, common: dict[object, Any] | None = None
+) -> Elements:
+    """Rows of a stream as the windowed elements of a source; `common` is what is known of rows that others take too."""
     prefix = f"{source.stream.alias}."
     arrays = [rows.column(name.removeprefix(prefix)) for name in source.schema.names]
     columns = pa.RecordBatch.from_arrays(arrays, schema=source.schema) if arrays else rows_without_columns(len(ticks))
-    return windowed(Elements(columns, ticks, ticks + 1), source.window)
+    return windowed(Elements(columns, ticks, ticks + 1, common=common), source.window)
 
 
 def _where(rows: pa.RecordBatch, ticks: Ticks, mask: Mask) -> tuple[pa.RecordBatch, Ticks]:

@@ -21,7 +21,7 @@ from midstream.checkpoint.packs import SegmentEntry, StateKey, open_in
 from midstream.checkpoint.records import grouped
 from midstream.job.task.reports import Report
 from midstream.operators.state.segment import Segment
-from midstream.operators.state.sorted_state import SortedState
+from midstream.operators.state.sorted_state import Allowance, SortedState
 
 
 class Keepable(Protocol):
@@ -60,6 +60,8 @@ class HeldSegments:
 
     segments: dict[str, Segment] = field(default_factory=dict)
     in_memory: set[str] = field(default_factory=set)
+    bytes: int = 0
+    """What those in memory take."""
 
     def hold(
         self,
@@ -69,30 +71,36 @@ class HeldSegments:
         most_in_memory: int,
         in_memory: Collection[str] = (),
     ) -> None:
-        """Holds what closed states hold; if more than so many bytes are in memory, those are mapped instead.
+        """Holds what closed states hold; of more than so many bytes in memory the largest segments are mapped instead.
 
-        Some had been taken over that were `in_memory`.
+        Some had been taken over that were `in_memory`. Where there is much more than that, of a sudden, it becomes less
+        from batch to batch: none of them waits for all of it.
         """
         found: dict[str, Segment] = {}
         entries: dict[str, tuple[SegmentEntry, SortedState]] = {}
         self.in_memory.update(in_memory)
         for state in states:
             for segment in state.segments:
-                if segment.place is None:
+                if segment.place is None or segment.within is not None:
                     entry = entry_of(segment)
-                    found[entry.place] = replace(segment, place=entry.place)
-                    entries[entry.place] = (entry, state)
-                    self.in_memory.add(entry.place)
+                    if segment.place is None or segment.place in self.in_memory:
+                        entries[entry.place] = (entry, state)
+                        self.in_memory.add(entry.place)
+                    origin = entry.origin if entry.is_part else None
+                    found[entry.place] = replace(segment, place=entry.place, origin=origin, within=None)
                 else:
                     found[segment.place] = segment
                     if segment.place in self.in_memory:
                         entries[segment.place] = (entry_of(segment), state)
         self.in_memory &= found.keys()
-        if sum(found[place].bytes for place in self.in_memory) > most_in_memory:
-            for place in self.in_memory:
-                entry, state = entries[place]
-                found[place] = open_in(files, entry, state)
-            self.in_memory = set()
+        before = self.bytes or sum(found[place].bytes for place in found.keys() & in_memory)
+        self.bytes = sum(found[place].bytes for place in self.in_memory)
+        most = max(most_in_memory, before - before // 8)
+        for place in sorted(self.in_memory, key=lambda place: -found[place].bytes) if self.bytes > most else ():
+            if self.bytes > most:
+                self.bytes -= found[place].bytes
+                found[place] = open_in(files, *entries[place])
+                self.in_memory.remove(place)
         self.segments = found
 
 
@@ -153,6 +161,8 @@ class Pool:
     whole: dict[str, pa.RecordBatch] = field(default_factory=dict)
     """The files that were opened, and the stored segments of which parts were."""
     unified: bool = False
+    allowance: Allowance = field(default_factory=Allowance)
+    """How much they may merge together."""
 
     def hold(self, held: HeldSegments) -> None:
         """Knows the segments that a closed task holds."""
@@ -184,5 +194,5 @@ class Pool:
 
     def entry(self, segment: Segment, name: StateKey) -> SegmentEntry:
         """Where a segment is, under the name of a state."""
-        known = self.written[id(segment)] if segment.place is None else self.entries[segment.place].counted(segment)
+        known = self.written[id(segment)] if segment.place is None else self.entries[segment.place].of(segment)
         return known if (known.state, known.key) == name else replace(known, state=name[0], key=name[1])

@@ -111,7 +111,7 @@ class StateStore:
         pool = self.pool
 
         def entry_of(segment: Segment) -> SegmentEntry:
-            return pool.written[id(segment)] if segment.place is None else pool.entries[segment.place]
+            return pool.written[id(segment)] if segment.place is None else pool.entries[segment.place].of(segment)
 
         self.held.hold(states, entry_of, self.files, self.memory.new_state, pool.in_memory)
 

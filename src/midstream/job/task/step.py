@@ -155,7 +155,8 @@ class StageStep:
         if collected is not None:
             collected.begin(report, files)
         at = this_process().monotonic()
-        tasks = self._opened(slot, files, kept.take())
+        pool = Pool()
+        tasks = self._opened(slot, files, kept.take(), pool)
         at = report.lap("state", at)
         # What is final before this batch is given first where all input is at hand: it frees state before probing.
         early = [task for task in tasks if not task.work.received]
@@ -163,6 +164,7 @@ class StageStep:
             with _blaming(report, task):
                 task.advance()
         for number, chunk in enumerate(chunks):
+            pool.allowance.refill(len(tasks) * sum(len(ticks) for _, ticks in chunk.values()))
             if number:
                 for task in tasks:
                     task.spill()
@@ -211,9 +213,10 @@ class StageStep:
         if not many:
             write()
 
-    def _opened(self, slot: int, files: Files, kept: Mapping[tuple[tuple[str, int], ...], Task]) -> list[Task]:
+    def _opened(
+        self, slot: int, files: Files, kept: Mapping[tuple[tuple[str, int], ...], Task], pool: Pool
+    ) -> list[Task]:
         """The tasks of the batch: those that were kept and can go on, and others opened from segments."""
-        pool = Pool()
         for closed in kept.values():  # what it holds is what another task would open
             pool.hold(closed.store.held)
         memory = self.memory.among(sum(len(work.members) for work in self.work))
@@ -247,6 +250,7 @@ class StageStep:
     ) -> None:
         """Feeds the rows of streams, in the order of the streams."""
         noted: set[tuple[str, str]] = set()
+        intake.common.clear()
         spread = reading.spread
         for port in reading.ports:
             name = reading.name_of(port)
@@ -285,7 +289,7 @@ class StageStep:
                     mine = np.flatnonzero(lane.takes(stream, rows, slot, copied))
                     rows, ticks = gather_rows(rows, mine), ticks[mine]
                 with _blaming(intake.report, task):
-                    task.take(source, source_elements(source, rows, ticks))
+                    task.take(source, source_elements(source, rows, ticks, intake.common))
 
     def _sifted(
         self, task: Task, source: SourceNode, accepted: Accepted, intake: Intake, noted: set[tuple[str, str]]

@@ -182,6 +182,7 @@ class Task:
 
     def _reopen(self, stored: Mapping[StateKey, Sequence[SegmentEntry]], states: Iterable[NamedState]) -> None:
         for name, state in states:
+            state.allowance = self.store.pool.allowance
             state.reopen(self.store.open(stored.get(name, ()), state))
 
     def _give(self, member: int, results: Elements) -> None:

@@ -7,19 +7,35 @@ hashes, moving a group is slicing; because it knows its latest end, it expires a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.partition import Partition
 from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
 from midstream.operators.group_hash import group_hash
-from midstream.operators.hashing import hash_columns
+from midstream.operators.hashing import POSITION_BITS, hash_columns
 from midstream.operators.vectors import Numbers, numbers_of, storage_of
 
 MANY = 2_000
 """From how many probes on it pays to look up the fewer of two sides, each value once."""
+
+LONG = 16_000
+"""Longer segments may have a range of all hashes: only what is asked of that is looked up."""
+
+Bits = npt.NDArray[np.uint8]
+
+REMEMBERED, SOUGHT, RARE = 1_000, 256, 0.25
+"""From how many rows of a segment, and of what is sought, on bits are worth it, if at most such a part is found."""
+
+BITS = 8
+"""How many bits a row has; so many in a byte, too."""
+
+_LOW = np.uint64(POSITION_BITS)  # hashes are shortened: below there is nothing
+_EACH = np.left_shift(np.uint8(1), np.arange(8, dtype=np.uint8))
 
 HASH, FROM, TO = "#hash", "#from", "#to"
 
@@ -29,7 +45,8 @@ class Segment:
     """Elements sorted by hash, with bounds of their validity, their time bucket and the append that made them.
 
     `place` is where a store keeps the segment; None while it exists only in memory. `origin` is the stored segment of
-    which it is a part; None if it is no part of another. Hashes that are `numbered` only number its elements.
+    which it is a part; None if it is no part of another. Hashes that are `numbered` only number its elements. Of a
+    stored segment it may be what is left `within` a range of hashes.
     """
 
     elements: Elements
@@ -42,8 +59,11 @@ class Segment:
     place: str | None = None
     origin: str | None = None
     numbered: bool = False
+    within: tuple[int, int] | None = None
     views: dict[int, Numbers | None] = field(default_factory=dict, compare=False, repr=False)
     sizes: list[int] = field(default_factory=list, compare=False, repr=False)
+    bits: list[npt.NDArray[np.uint8]] = field(default_factory=list, compare=False, repr=False)
+    """What tells most hashes that it does not have, once that was worth finding out."""
 
     def view(self, column: int) -> Numbers | None:
         """A column's numbers where it has nothing but numbers, made once; None otherwise."""
@@ -62,6 +82,17 @@ class Segment:
         if not self.sizes:
             self.sizes.append(int(self.elements.columns.nbytes) + 24 * len(self))
         return self.sizes[0]
+
+    def part(self, start: int, end: int, within: tuple[int, int]) -> Segment:
+        """What is between two positions: its elements with hashes `within` a range."""
+        if end - start == len(self):
+            return self
+        if self.within is not None:
+            within = max(within[0], self.within[0]), min(within[1], self.within[1])
+        elements, hashes = self.elements.slice(start, end - start), self.hashes[start:end]
+        kept = None if self.place is None else within
+        origin = self.origin or self.place
+        return replace(self, elements=elements, hashes=hashes, origin=origin, within=kept, views={}, sizes=[], bits=[])
 
     def to_batch(self) -> pa.RecordBatch:
         """The segment as one Arrow batch, ready for a file; nothing is copied."""
@@ -95,7 +126,10 @@ def merge(segments: Sequence[Segment], alive_after: int) -> Segment | None:
     return make_segment(together.take(order), hashes[order], max(s.bucket for s in segments), newest)
 
 
-def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices] | None:
+Match = tuple[Indices, Indices, Indices]
+
+
+def matches(probes: Hashes, hashes: Hashes) -> Match | None:
     """Which probes occur among the hashes: their positions, the first position of each there, and the end of its run.
 
     Both arrays must be sorted; None if nothing occurs.
@@ -104,6 +138,11 @@ def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices] 
         return None
     if MANY < len(probes) >= len(hashes):
         return _matches_of_few(probes, hashes)
+    if len(hashes) > LONG:
+        first, end = int(probes.searchsorted(hashes[0])), int(probes.searchsorted(hashes[-1], side="right"))
+        if end - first < len(probes):
+            found = matches(probes[first:end], hashes)
+            return found if found is None else (found[0] + first, *found[1:])
     low = hashes.searchsorted(probes)
     np.minimum(low, len(hashes) - 1, out=low)
     hit = (hashes.take(low) == probes).nonzero()[0]
@@ -112,7 +151,7 @@ def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices] 
     return hit, low.take(hit), hashes.searchsorted(probes.take(hit), side="right")
 
 
-def _matches_of_few(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices] | None:
+def _matches_of_few(probes: Hashes, hashes: Hashes) -> Match | None:
     """The same, by looking the hashes up among the probes: each different one once."""
     starts = np.append(True, hashes[1:] != hashes[:-1]).nonzero()[0]
     different = hashes.take(starts)
@@ -129,6 +168,46 @@ def _matches_of_few(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, I
         return first, low, high
     hit = np.arange(ends[-1]) + (first + counts - ends).repeat(counts)
     return hit, low.repeat(counts), high.repeat(counts)
+
+
+class Sought:
+    """Hashes in order, looked for in one segment after the other, most of which have few of them.
+
+    A long segment remembers a bit of each of its hashes: those whose bit is not set need not be looked for.
+    """
+
+    def __init__(self, hashes: Hashes) -> None:
+        self.hashes = hashes
+
+    def within(self, segment: Segment) -> Match | None:
+        """Which of them occur in a segment, as `matches` tells."""
+        hashes, count = segment.hashes, len(self.hashes)
+        if len(hashes) < REMEMBERED or count < SOUGHT:
+            return matches(self.hashes, hashes)
+        if segment.bits:
+            byte, bit = self._places
+            kept = (segment.bits[0].take(byte & np.int64(len(segment.bits[0]) - 1)) & bit).nonzero()[0]
+            if 2 * len(kept) < count:
+                found = matches(self.hashes.take(kept), hashes)
+                return None if found is None else (kept.take(found[0]), *found[1:])
+            segment.bits.clear()
+        found = matches(self.hashes, hashes)
+        if found is None or len(found[0]) < RARE * count:
+            segment.bits.append(_bits(hashes))
+        return found
+
+    @cached_property
+    def _places(self) -> tuple[Indices, Bits]:
+        """In which byte and at which bit of it each is looked up."""
+        low = (self.hashes >> _LOW).view(np.int64)
+        return low >> 3, _EACH.take(low & 7)
+
+
+def _bits(hashes: Hashes) -> Bits:
+    size = 1 << (BITS * len(hashes) - 1).bit_length()
+    cells = np.zeros(size, np.bool_)
+    cells[(hashes >> _LOW) & np.uint64(size - 1)] = True
+    return np.packbits(cells, bitorder="little")
 
 
 def expand(hit: Indices, low: Indices, high: Indices) -> tuple[Indices, Indices, Indices]:

@@ -1,16 +1,18 @@
 """A sorted state: the elements a sub-query's result holds, as segments by time bucket.
 
 A batch appends one small segment per bucket it touches. Compaction merges segments of one bucket only, so that whole
-segments expire: within a bucket in tiers, so that a row is merged a logarithmic number of times, and into one once
-the bucket has rested. What the state holds is named by its id, the key it is sorted by stands apart.
+segments expire: within a bucket in tiers, so that a row is merged a logarithmic number of times, and what overlaps
+once the bucket has rested. Large segments are merged by ranges of hashes, one with each append, so that no batch waits
+for more; where segments overlap tells what is left. What the state holds is named by its id, the key it is sorted by
+stands apart.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -20,7 +22,10 @@ from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate, empty_elements
 from midstream.operators.hashing import hash_order
 from midstream.operators.ordering import stable_order
+from midstream.operators.state.crowds import Crowd, lowest_crowd, overlapping
 from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, numbered_segment, pairs
+
+Kind = TypeVar("Kind", bound=Hashable)
 
 TIER = 4
 """How many segments of like size are merged into one, and how much larger the next size is."""
@@ -36,6 +41,25 @@ RESTED = 2
 
 MERGE_ROWS = 65_536
 """How many rows one call of `compact` may move beyond four times what was just appended."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """How many rows may still be merged, by states that share it: no batch waits for all that is due in all of them."""
+
+    rows: int = 2**62
+    left: int = 2**62
+
+    def refill(self, rows: int) -> None:
+        """Allows for what so many rows lead to that states take, in the long run, and for a third beyond."""
+        self.rows = self.left = MERGE_ROWS // 8 + 4 * rows
+
+    def covers(self, rows: int) -> bool:
+        """Whether so many may be merged, which are then taken off; some always may."""
+        if rows > self.left and self.left < self.rows:
+            return False
+        self.left -= rows
+        return True
 
 
 @dataclass(slots=True)
@@ -58,6 +82,7 @@ class SortedState:
     tier: ClassVar[int] = TIER
     rests: ClassVar[bool] = False
     """Whether nobody looks into it, as a rule."""
+    allowance: Allowance = field(default_factory=Allowance)
     grouping: Grouping | None = None
     """Of which partition group its rows are, if it is sorted by group."""
     most_merged: int | None = None
@@ -92,18 +117,15 @@ class SortedState:
         self.segments = [segment for segment in self.segments if segment.latest_to > frontier]
 
     def compact(self, frontier: int, appended: int = 0) -> None:
-        """Merges what is due, within a budget of rows, and forgets what has ended."""
+        """Merges what is due, as far as it is allowed for, and forgets what has ended."""
         self.expire(frontier)
         if len(self.segments) < 2 and self.longest is not None:
             return
-        budget = MERGE_ROWS + TIER * appended
-        for due in self._due(frontier):
-            size, most = sum(map(len, due)), self.most_merged
-            too_large = most is not None and sum(segment.bytes for segment in due) > most
-            if (size > budget and self._crowd() < 3 * BUCKETS) or too_large:
-                continue
-            budget -= size
-            self._replace(due, self.merged(due, frontier))
+        for due in self._due(frontier, MERGE_ROWS + TIER * appended):
+            too_large = self.most_merged is not None and sum(part.bytes for part in due.parts) > self.most_merged
+            urgent = len(due.parts) >= 4 * self.tier
+            if not too_large and (self.allowance.covers(sum(map(len, due.parts))) or urgent):
+                self._replace(due.segments, [self.merged(due.parts, frontier), *due.stays])
 
     def merged(self, segments: Sequence[Segment], frontier: int) -> Segment | None:
         """One segment of what still counts of some."""
@@ -134,7 +156,7 @@ class SortedState:
     def replace_segment(self, segment: Segment, rows: Indices) -> None:
         """Keeps only some rows of a segment, by position in order."""
         elements, hashes = segment.elements.without_hashes().take(rows), segment.hashes.take(rows)
-        self._replace([segment], make_segment(elements, hashes, segment.bucket, segment.born) if len(rows) else None)
+        self._replace([segment], [make_segment(elements, hashes, segment.bucket, segment.born) if len(rows) else None])
 
     def reopen(self, segments: Sequence[Segment]) -> None:
         """Holds segments as a new state would that takes them over."""
@@ -176,37 +198,36 @@ class SortedState:
         lowest, highest = first // step, last // step
         return range(step * lowest + step - 1, step * (highest + 1), step), (times + shift) // (step * width) - lowest
 
-    def _due(self, frontier: int) -> list[list[Segment]]:
-        due = []
+    def _due(self, frontier: int, most: int) -> list[Crowd]:
+        """What is due to become one segment, in each bucket: about so many rows, unless more of them have one hash."""
+        due: list[Crowd | None] = []
         turn = (self.appends + crc32(self.id.encode())) % self.tier == 0  # other states merge with other batches
         least = self.tier if turn else 2 * self.tier
-        for segments in _alike(self.segments, lambda segment: segment.bucket):
-            closed = self.longest is not None and max(s.born for s in segments) <= self.appends - self.rested
-            if closed and (_origins(segments) > 1 or len(segments) > TIER):
-                due.append(segments)
-            elif closed and len(segments) == 1:
-                if self._outlives_its_bucket(segments[0], frontier):
-                    due.append(segments)
-            elif not closed:
-                tiers = _alike(segments, lambda segment: len(segment).bit_length() // 2)
-                due.extend(tier for tier in tiers if len(tier) >= least)
-        return due
+        for segments in _alike(self.segments, [segment.bucket for segment in self.segments]).values():
+            sizes = [len(segment.hashes) for segment in segments]
+            if self.longest is None or max(s.born for s in segments) > self.appends - self.rested:
+                tiers = _alike(segments, [-1 if 2 * size > most else size.bit_length() // 2 for size in sizes])
+                large = tiers.pop(-1, [])
+                due += [Crowd.of(_within(tier, most)) for tier in tiers.values() if len(tier) >= least]
+                if len(large) >= 2 * self.tier:
+                    due.append(lowest_crowd(large, most // 2, 2 * self.tier))
+            elif len(segments) > 1 and sum(sizes) <= most and (_origins(segments) > 1 or len(segments) > TIER):
+                due.append(Crowd.of(segments))
+            elif len(segments) > 1 and overlapping(segments):
+                due.append(lowest_crowd(segments, most // 2))
+            elif _origins(segments) == len(segments):
+                due += [Crowd.of([one]) for one in segments if self._outlives_its_bucket(one, frontier)]
+        return [crowd for crowd in due if crowd is not None]
 
     def _outlives_its_bucket(self, segment: Segment, frontier: int) -> bool:
         """Whether much of a closed segment has expired, and some of it will not for longer than a bucket spans."""
         lasts = segment.latest_to > frontier + (self.bucket_width or 0)
         return lasts and _dead_share(segment, frontier) > self.dead_share
 
-    def _crowd(self) -> int:
-        """How many segments there are; parts of one that a partition group has left cost less than others."""
-        origins = _origins(self.segments)
-        return origins + (len(self.segments) - origins) // TIER
-
-    def _replace(self, old: list[Segment], new: Segment | None) -> None:
+    def _replace(self, old: Sequence[Segment], new: Iterable[Segment | None]) -> None:
         gone = {id(segment) for segment in old}
         self.segments = [segment for segment in self.segments if id(segment) not in gone]
-        if new is not None:
-            self.segments.append(new)
+        self.segments += [segment for segment in new if segment is not None]
 
 
 class RestingState(SortedState):
@@ -231,6 +252,10 @@ class RestingState(SortedState):
         if len(self.segments) >= self.tier:
             super().compact(frontier, appended)
 
+    def _due(self, frontier: int, most: int) -> list[Crowd]:
+        alike = _alike(self.segments, [(s.bucket, len(s).bit_length() // 2) for s in self.segments]).values()
+        return [Crowd.of(tier[: self.tier]) for tier in alike if len(tier) >= self.tier and len(tier[0]) < MERGE_ROWS]
+
     def merged(self, segments: Sequence[Segment], frontier: int) -> Segment | None:
         ordered = sorted(segments, key=lambda segment: segment.born)
         together = [segment.elements.without_hashes() for segment in ordered]
@@ -242,12 +267,18 @@ def _origins(segments: Sequence[Segment]) -> int:
     return len({id(segment) if segment.origin is None else segment.origin for segment in segments})
 
 
-def _alike(segments: Sequence[Segment], what: Callable[[Segment], int]) -> Collection[list[Segment]]:
-    """Segments that have something in common."""
-    found: dict[int, list[Segment]] = defaultdict(list)
-    for segment in segments:
-        found[what(segment)].append(segment)
-    return found.values()
+def _within(segments: Sequence[Segment], most: int) -> list[Segment]:
+    """The first of some segments that are so many rows together, two at least."""
+    rows = np.cumsum([len(segment) for segment in segments])
+    return list(segments[: max(2, int(rows.searchsorted(most, side="right")))])
+
+
+def _alike(segments: Sequence[Segment], kinds: Iterable[Kind]) -> dict[Kind, list[Segment]]:
+    """Segments by their kinds."""
+    found: dict[Kind, list[Segment]] = defaultdict(list)
+    for segment, kind in zip(segments, kinds, strict=True):
+        found[kind].append(segment)
+    return found
 
 
 def _dead_share(segment: Segment, frontier: int) -> float:
