@@ -186,7 +186,8 @@ class Sought:
             return matches(self.hashes, hashes)
         if segment.bits:
             byte, bit = self._places
-            kept = (segment.bits[0].take(byte & np.int64(len(segment.bits[0]) - 1)) & bit).nonzero()[0]
+            seen = segment.bits[0].take(byte & np.int64(len(segment.bits[0]) - 1)) & bit
+            kept = (seen != 0).nonzero()[0]
             if 2 * len(kept) < count:
                 found = matches(self.hashes.take(kept), hashes)
                 return None if found is None else (kept.take(found[0]), *found[1:])
