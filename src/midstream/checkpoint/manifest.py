@@ -7,12 +7,12 @@ and its files can go on from there; a step is a function of it and the batch's r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.time import TimeDomain
-from midstream.checkpoint.file_entries import ListFile, Superseded
+from midstream.checkpoint.file_entries import FileLog, ListFile, Superseded
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.format import (
     EntryReader,
@@ -120,11 +120,10 @@ class Manifest:
 
     def _by_query(self) -> dict[str, Mapping[str, Any]]:
         """All that it has by the names of queries or of their lanes."""
-        outputs = {part: getattr(self.outputs, part) for part in ("results", "listed")}
-        return {part: getattr(self, part) for part in BY_QUERY} | outputs
+        return {part: getattr(self, part) for part in BY_QUERY} | {"results": self.outputs.results}
 
     def _with_by_query(self, parts: Mapping[str, Any]) -> Manifest:
-        outputs = replace(self.outputs, results=parts["results"], listed=parts["listed"])
+        outputs = replace(self.outputs, results=parts["results"])
         return replace(self, **{part: parts[part] for part in BY_QUERY}, outputs=outputs)
 
     def mapped(self, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Manifest:
@@ -155,17 +154,16 @@ class Manifest:
 
     def lists(self) -> Iterator[ListFile]:
         """All lists of older files."""
-        for lists in (*self.outputs.listed.values(), *self.streams.listed.values()):
-            yield from lists
-        yield from self.outputs.listed_dead_letters
+        outputs, read = self.outputs, self.streams.files
+        logs: Iterable[FileLog[Any]] = (*outputs.results.values(), outputs.dead_letters, *read.values())
+        yield from (one for log in logs for one in log.lists)
         yield from (ListFile(file.path, 0, 0) for file in self.outputs.superseded if file.is_list)
 
     def files(self) -> set[str]:
         """All files it names itself; lists name more."""
         named = {entry.file for entry in self.entries()}
-        for results in self.outputs.results.values():
-            named.update(file.path for file in results)
-        named.update(file.path for file in self.outputs.dead_letters)
+        logs: Iterable[FileLog[Any]] = (*self.outputs.results.values(), self.outputs.dead_letters)
+        named.update(file.path for log in logs for file in log.newer)
         named.update(file.path for file in self.lists())
         named.update(file.path for file in self.outputs.metrics)
         named.update(file.path for file in self.outputs.superseded)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.checkpoint.file_entries import FilesRead, ResultFile, SourceFile
+from midstream.checkpoint.file_entries import FileLog, FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import query_of, replaced_name
 from midstream.checkpoint.packs import Stored
@@ -104,7 +104,8 @@ class Outcome:
     def _streams(self, numbers: Mapping[str, int]) -> Streams:
         batch, before, read = self.batch, self.before.streams, self.batch.incoming.files or FilesRead()
         names = sorted(d.name for d in batch.incoming.streams.values() if not d.name.startswith("#"))
-        moved = {name: files for name, files in read.moved.items() if before.folders.get(name) != read.folders[name]}
+        changed = {name for name in read.moved if before.folders.get(name) != read.folders[name]}
+        moved = {name: FileLog(files) for name, files in read.moved.items() if name in changed}
         rows = counted_by_stream(batch.reports, "rows")
         silent = silences(before.silent, names, {name: rows.get(name, 0) for name in names})
         held = waits(reads_of(batch.queries), self.registers, silent)
@@ -120,18 +121,17 @@ class Outcome:
             doubted=sorted(batch.incoming.reaches.doubted),
             nulls=self._nulls(before.nulls),
             files=self._read({**before.files, **moved}, read.files),
-            listed={stream: lists for stream, lists in before.listed.items() if stream not in moved},
             folders={**before.folders, **read.folders},
             positions={**before.positions, **read.positions},
             lags=read.lags,
             order=[batch.incoming.streams[port].name for port in sorted(batch.incoming.streams)],
         )
 
-    def _read(self, before: FilesOf, now: FilesOf) -> FilesOf:
+    def _read(self, before: Mapping[str, FileLog[SourceFile]], now: FilesOf) -> dict[str, FileLog[SourceFile]]:
         """The files that were read by now; of those of the batch, between which times their rows count."""
         latest, since = self.latest.get, self.batch.registers.get
         read = {n: [replace(f, latest=latest(n), register=since(n)) for f in files] for n, files in now.items()}
-        return {stream: (*before.get(stream, ()), *read.get(stream, ())) for stream in {**before, **now}}
+        return {**before, **{n: before.get(n, FileLog()).with_more(files) for n, files in read.items()}}
 
     def _nulls(self, before: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """The columns of streams in which some row had no value by now."""
@@ -261,11 +261,11 @@ class Outcome:
 
     def _outputs(self) -> Outputs:
         before, queries = self.before.outputs, self.batch.queries
+        logs = {name: before.results.get(name, FileLog()) for name in queries}
         return replace(
             before,
-            results={name: [*before.results.get(name, ()), *self._new_results.get(name, ())] for name in queries},
-            listed={name: before.listed[name] for name in queries if name in before.listed},
-            dead_letters=[*before.dead_letters, *(f for r in self.batch.reports for f in r.dead_letters)],
+            results={name: log.with_more(self._new_results.get(name, ())) for name, log in logs.items()},
+            dead_letters=before.dead_letters.with_more(f for r in self.batch.reports for f in r.dead_letters),
         )
 
     @cached_property
@@ -353,7 +353,8 @@ class Outcome:
     def _heard(self, query: RunningQuery) -> bool:
         """Whether results leave with this batch."""
         since, until = self.before.released.get(query.name, BEGINNING), self._released(query)
-        files = [*self.before.outputs.results.get(query.name, ()), *self._new_results.get(query.name, ())]
+        known = self.before.outputs.results.get(query.name, FileLog())
+        files = known.with_more(self._new_results.get(query.name, ())).newer
         return any(file.first_from < until and file.last_from >= since for file in files)
 
     def _parts(self, query: RunningQuery, slots: Collection[int], number: int | None = None) -> list[FragmentReport]:
