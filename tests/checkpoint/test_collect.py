@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.checkpoint.making import manifest, pack
+from tests.checkpoint.making import grown, manifest, pack
 from tests.checkpoint.storages import objects
 
 from midstream.checkpoint.addresses import files_at
@@ -143,7 +143,7 @@ def _play(files, steps):
             pack(files, batch_id)
         held = [entry for i, entry in enumerate(held) if i not in dropped]
         held += [entry for _ in range(added) for entry in pack(files, batch_id)]
-        given = last.outputs.results.get("hot", NONE).with_more(result(files, batch_id) for _ in range(results))
+        given = grown(last.outputs.results.get("hot", NONE), *(result(files, batch_id) for _ in range(results)))
         last = manifest(batch_id, held, results={"hot": given}, released={"hot": batch_id})
         last = shorten(files, last, most=2)
         store.commit(last)
@@ -174,9 +174,9 @@ def test_old_results_move_into_lists_and_none_is_lost():
         dead.append(dead_letter(files, batch_id))
         last = manifest(
             batch_id,
-            results={"hot": last.outputs.results.get("hot", NONE).with_more([written[-1]])},
+            results={"hot": grown(last.outputs.results.get("hot", NONE), written[-1])},
             released={"hot": batch_id},
-            dead_letters=last.outputs.dead_letters.with_more([dead[-1]]),
+            dead_letters=grown(last.outputs.dead_letters, dead[-1]),
         )
         last = shorten(files, last, most=3)
         store.commit(last)

@@ -35,7 +35,7 @@ from midstream.checkpoint.records import Outputs
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.packs import kept_entries, open_states, write_pack
 from midstream.checkpoint.store import CheckpointStore
-from tests.checkpoint.making import STATE, segment
+from tests.checkpoint.making import STATE, grown, segment
 
 files = files_at(sys.argv[1])
 store = CheckpointStore(files)
@@ -51,7 +51,7 @@ with Lease.take(files) as lease:
         path = name_for("results/hot", batch_id, 0, 0)
         files.write_atomic(path, b"rows of batch %d" % batch_id, point="results", sync=False)
         given = ResultFile(path, 1, batch_id, batch_id, batch_id)
-        results = {{"hot": last.outputs.results.get("hot", FileLog()).with_more([given])}}
+        results = {{"hot": grown(last.outputs.results.get("hot", FileLog()), given)}}
         done = Manifest("q", batch_id, segments={{"hot": {{0: {{0: (*kept, *made)}}}}}}, released={{"hot": batch_id}},
                         outputs=Outputs(results=results))
         lease.beat()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from midstream.checkpoint.names import LISTS
@@ -75,10 +74,6 @@ class FileLog(Generic[File]):
 
     newer: Sequence[File] = ()
     lists: Sequence[ListFile] = ()
-
-    def with_more(self, files: Iterable[File]) -> FileLog[File]:
-        """The same files, and some that are newer."""
-        return replace(self, newer=tuple(chain(self.newer, files)))
 
     @property
     def count(self) -> int:

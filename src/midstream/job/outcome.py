@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.checkpoint.file_entries import FileLog, FilesRead, ResultFile, SourceFile
+from midstream.checkpoint.file_entries import File, FileLog, FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import query_of, replaced_name
 from midstream.checkpoint.packs import Stored
@@ -131,7 +132,7 @@ class Outcome:
         """The files that were read by now; of those of the batch, between which times their rows count."""
         latest, since = self.latest.get, self.batch.registers.get
         read = {n: [replace(f, latest=latest(n), register=since(n)) for f in files] for n, files in now.items()}
-        return {**before, **{n: before.get(n, FileLog()).with_more(files) for n, files in read.items()}}
+        return {**before, **{n: _grown(before.get(n, FileLog()), files) for n, files in read.items()}}
 
     def _nulls(self, before: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """The columns of streams in which some row had no value by now."""
@@ -264,8 +265,8 @@ class Outcome:
         logs = {name: before.results.get(name, FileLog()) for name in queries}
         return replace(
             before,
-            results={name: log.with_more(self._new_results.get(name, ())) for name, log in logs.items()},
-            dead_letters=before.dead_letters.with_more(f for r in self.batch.reports for f in r.dead_letters),
+            results={name: _grown(log, self._new_results.get(name, ())) for name, log in logs.items()},
+            dead_letters=_grown(before.dead_letters, (f for r in self.batch.reports for f in r.dead_letters)),
         )
 
     @cached_property
@@ -354,7 +355,7 @@ class Outcome:
         """Whether results leave with this batch."""
         since, until = self.before.released.get(query.name, BEGINNING), self._released(query)
         known = self.before.outputs.results.get(query.name, FileLog())
-        files = known.with_more(self._new_results.get(query.name, ())).newer
+        files = _grown(known, self._new_results.get(query.name, ())).newer
         return any(file.first_from < until and file.last_from >= since for file in files)
 
     def _parts(self, query: RunningQuery, slots: Collection[int], number: int | None = None) -> list[FragmentReport]:
@@ -383,6 +384,11 @@ class Outcome:
                 record = migration.record(own.plan.text, self.batch.batch_id, migration.outcome, account)
                 ended.append(record if own is query else {**record, "slots": list(slots)})
         return ended
+
+
+def _grown(log: FileLog[File], files: Iterable[File]) -> FileLog[File]:
+    """Files, with some that are newer."""
+    return FileLog(tuple(chain(log.newer, files)), log.lists)
 
 
 def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:
