@@ -31,7 +31,7 @@ def everything_named(store: CheckpointStore) -> set[str]:
     named: set[str] = set()
     for batch_id in store.batch_ids():
         read = CheckpointStore(store.files).read(batch_id)
-        named |= read.files() | listed_in(store.files, [listed.path for listed in read.lists()])
+        named |= read.files() | listed_in(store.files, read.lists())
     return named
 
 

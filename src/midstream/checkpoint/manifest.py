@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.time import TimeDomain
-from midstream.checkpoint.file_entries import FileLog, ListFile, Superseded
+from midstream.checkpoint.file_entries import FileLog, Superseded
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.format import (
     EntryReader,
@@ -152,19 +152,22 @@ class Manifest:
         """The segments of one slot."""
         return self.segments.get(query, {}).get(stage, {}).get(slot, ())
 
-    def lists(self) -> Iterator[ListFile]:
+    def lists(self) -> set[str]:
         """All lists of older files."""
+        return self._lists() | {file.path for file in self.outputs.superseded if file.is_list}
+
+    def _lists(self) -> set[str]:
+        """Those of files that are named nowhere else; the others are of files that were merged."""
         outputs, read = self.outputs, self.streams.files
         logs: Iterable[FileLog[Any]] = (*outputs.results.values(), outputs.dead_letters, *read.values())
-        yield from (one for log in logs for one in log.lists)
-        yield from (ListFile(file.path, 0, 0) for file in self.outputs.superseded if file.is_list)
+        return {one.path for log in logs for one in log.lists}
 
     def files(self) -> set[str]:
         """All files it names itself; lists name more."""
         named = {entry.file for entry in self.entries()}
         logs: Iterable[FileLog[Any]] = (*self.outputs.results.values(), self.outputs.dead_letters)
         named.update(file.path for log in logs for file in log.newer)
-        named.update(file.path for file in self.lists())
+        named.update(self._lists())
         named.update(file.path for file in self.outputs.metrics)
         named.update(file.path for file in self.outputs.superseded)
         return named
