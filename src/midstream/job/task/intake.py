@@ -123,7 +123,7 @@ class Intake:
 
     def _within(self, name: str, rows: pa.RecordBatch, ticks: Ticks, reach: Reach) -> tuple[pa.RecordBatch, Ticks]:
         """The rows whose times are believed."""
-        if not len(ticks) or (-FARTHEST < ticks.min() and ticks.max() <= min(reach.until, FARTHEST - 1)):
+        if not len(ticks) or (ticks.min() > -FARTHEST and ticks.max() <= min(reach.until, FARTHEST - 1)):
             return rows, ticks
         odd = ~in_range(ticks)
         if odd.any():
