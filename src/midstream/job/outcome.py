@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -30,6 +29,7 @@ from midstream.checkpoint.records import (
     Streams,
     grouped,
     remembered,
+    summed,
 )
 from midstream.distribution.fragments import Routing, SpreadGroup, key_classes
 from midstream.job.actions import Decided
@@ -195,7 +195,9 @@ class Outcome:
 
     def _slots(self, terms: Terms) -> Slots:
         batch, before, moved, decided = self.batch, self.before.slots, self.batch.changes.moved, terms.decided
-        now = self._by_group(report.traffic.groups for report in batch.reports)
+        now = np.zeros(len(batch.slots.routing), np.int64)
+        for counts in (report.traffic.groups.counts for report in batch.reports):
+            now[: len(counts)] += counts
         return Slots(
             routing=batch.slots.routing,
             count=batch.slots.count,
@@ -212,14 +214,6 @@ class Outcome:
             class_loads=self._class_loads(),
         )
 
-    def _by_group(self, reported: Iterable[Mapping[int, int]]) -> npt.NDArray[np.int64]:
-        """The rows of all slots by their partition groups."""
-        found = np.zeros(len(self.batch.slots.routing), np.int64)
-        for counts in reported:
-            groups = np.fromiter(counts, np.intp, len(counts))
-            found[groups] += np.fromiter(counts.values(), np.int64, len(counts))
-        return found
-
     def _class_loads(self) -> dict[str, tuple[float, ...]]:
         """What exchanges of each key class have carried lately, by partition group; classes that are gone have none."""
         batch, before = self.batch, self.before.slots.class_loads
@@ -228,7 +222,8 @@ class Outcome:
         queries = [own for query in batch.queries.values() for own in (query, query.after_batch)]
         found = {}
         for name in sorted({name for query in queries for name in key_classes(query.staged)}):
-            now = self._by_group(report.traffic.of_class(name) for report in batch.reports)
+            sent = summed(pair for report in batch.reports for pair in report.traffic.of_class(name).items())
+            now = [sent.get(group, 0) for group in range(len(batch.slots.routing))]
             found[name] = tuple(remembered(before.get(name, ()), now))
         return {name: loads for name, loads in found.items() if any(loads)}
 
