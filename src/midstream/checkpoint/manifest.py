@@ -120,11 +120,13 @@ class Manifest:
 
     def _by_query(self) -> dict[str, Mapping[str, Any]]:
         """All that it has by the names of queries or of their lanes."""
-        return {part: getattr(self, part) for part in BY_QUERY} | {"results": self.outputs.results}
+        moving = {} if self.slots.doubled is None else self.slots.doubled.queries
+        return {part: getattr(self, part) for part in BY_QUERY} | {"results": self.outputs.results, "moving": moving}
 
     def _with_by_query(self, parts: Mapping[str, Any]) -> Manifest:
-        outputs = replace(self.outputs, results=parts["results"])
-        return replace(self, **{part: parts[part] for part in BY_QUERY}, outputs=outputs)
+        made = replace(self, **{part: parts[part] for part in BY_QUERY}).with_outputs(results=parts["results"])
+        move = self.slots.doubled
+        return made if move is None else made.with_doubled(replace(move, queries=parts["moving"]))
 
     def mapped(self, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Manifest:
         """The manifest with all that it has by query changed in the same way."""

@@ -25,7 +25,7 @@ def with_copy(manifest: Manifest, name: str) -> Manifest:
     waiting = tuple(file for file in manifest.outputs.results.get(name, FileLog()).newer if file.last_from >= released)
     its = manifest.account(name)
     account = QueryAccount(sharing=its.sharing, plans=its.plans)
-    made = _doubled_as(manifest, name, copy).mapped(
+    made = manifest.mapped(
         lambda by_query: {**by_query, **{renamed_lane(q, copy): by_query[q] for q in _parts_of(by_query, name)}}
     )
     made = made.with_outputs(results={**made.outputs.results, copy: FileLog(waiting)})
@@ -34,19 +34,7 @@ def with_copy(manifest: Manifest, name: str) -> Manifest:
 
 def without_copy(manifest: Manifest, name: str) -> Manifest:
     """The manifest without a query's copy."""
-    copy = copy_name(name)
-    if (move := manifest.slots.doubled) is not None:
-        queries = {query: how for query, how in move.queries.items() if query != copy}
-        manifest = manifest.with_doubled(replace(move, queries=queries))
-    return manifest.without([copy])
-
-
-def _doubled_as(manifest: Manifest, name: str, copy: str) -> Manifest:
-    """The manifest in which groups move for a copy of a query in the same way as for the query, if they do."""
-    move = manifest.slots.doubled
-    if move is None or name not in move.queries:
-        return manifest
-    return manifest.with_doubled(replace(move, queries={**move.queries, copy: move.queries[name]}))
+    return manifest.without([copy_name(name)])
 
 
 def _parts_of(by_query: Mapping[str, Any], query: str) -> list[str]:
