@@ -88,7 +88,7 @@ def _ways(kind: Any) -> tuple[Way, Way]:
     if origin in (list, tuple, deque, Sequence):
         return _of_sequences(origin, *_ways(inside[0]))
     if isinstance(origin, type) and is_dataclass(origin):
-        return _of_rows(origin) if issubclass(origin, RecordRow) else _of_records(origin)
+        return _of_rows(origin) if issubclass(origin, RecordRow) else _of_records(origin, inside)
     return _AS_IT_IS
 
 
@@ -119,8 +119,10 @@ def _of_rows(kind: Any) -> tuple[Way, Way]:
     return attrgetter(*(f.name for f in fields(kind))), lambda row: kind(*row)
 
 
-def _of_records(kind: Any) -> tuple[Way, Way]:
-    hints = get_type_hints(kind)
+def _of_records(kind: Any, of: Any) -> tuple[Way, Way]:
+    hints = {
+        name: hint[of] if getattr(hint, "__parameters__", ()) else hint for name, hint in get_type_hints(kind).items()
+    }
     kept = [f for f in fields(kind) if not f.metadata.get("forgotten")]
     writes = [(f.name, _ways(hints[f.name])[0], _beginning(f)) for f in kept]
     reads = {f.name: _ways(hints[f.name])[1] or _sequence_read(hints[f.name]) for f in kept}

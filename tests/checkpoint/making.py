@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from midstream.checkpoint.file_entries import File, FileLog
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import name_for
@@ -36,6 +38,11 @@ def segment(columns: Mapping[str, Any] | None = None, rows: int = 4, start: int 
 def pack(files: Files, batch_id: int = 0, segments: Sequence[Segment] = (), state: StateKey = STATE, slot: int = 0):
     """Entries of segments written into one pack."""
     return write_pack(files, name_for("state", batch_id, slot, 0), {state: list(segments) or [segment()]})
+
+
+def grown(log: FileLog[File], *files: File) -> FileLog[File]:
+    """Files, with some that are newer."""
+    return FileLog(tuple(chain(log.newer, files)), log.lists)
 
 
 def manifest(batch_id: int = 0, entries: Sequence[SegmentEntry] = (), **more: Any) -> Manifest:

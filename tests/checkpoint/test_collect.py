@@ -8,13 +8,13 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.checkpoint.making import manifest, pack
+from tests.checkpoint.making import grown, manifest, pack
 from tests.checkpoint.storages import objects
 
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.check import check
 from midstream.checkpoint.collect import collect, garbage
-from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
+from midstream.checkpoint.file_entries import DeadLetterFile, FileLog, ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, listed_in, results_of, shorten
 from midstream.checkpoint.manifest import Manifest
@@ -23,13 +23,15 @@ from midstream.checkpoint.packs import SegmentEntry, open_segment
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 
+NONE: FileLog[ResultFile] = FileLog()
+
 
 def everything_named(store: CheckpointStore) -> set[str]:
     """What the retained manifests name, found the slow way."""
     named: set[str] = set()
     for batch_id in store.batch_ids():
         read = CheckpointStore(store.files).read(batch_id)
-        named |= read.files() | listed_in(store.files, [listed.path for listed in read.lists()])
+        named |= read.files() | listed_in(store.files, read.lists())
     return named
 
 
@@ -141,8 +143,8 @@ def _play(files, steps):
             pack(files, batch_id)
         held = [entry for i, entry in enumerate(held) if i not in dropped]
         held += [entry for _ in range(added) for entry in pack(files, batch_id)]
-        given = (*last.outputs.results.get("hot", ()), *(result(files, batch_id) for _ in range(results)))
-        last = manifest(batch_id, held, results={"hot": given}, released={"hot": batch_id}, listed=last.outputs.listed)
+        given = grown(last.outputs.results.get("hot", NONE), *(result(files, batch_id) for _ in range(results)))
+        last = manifest(batch_id, held, results={"hot": given}, released={"hot": batch_id})
         last = shorten(files, last, most=2)
         store.commit(last)
         coming = pack(files, batch_id + 1)
@@ -172,11 +174,9 @@ def test_old_results_move_into_lists_and_none_is_lost():
         dead.append(dead_letter(files, batch_id))
         last = manifest(
             batch_id,
-            results={"hot": (*last.outputs.results.get("hot", ()), written[-1])},
+            results={"hot": grown(last.outputs.results.get("hot", NONE), written[-1])},
             released={"hot": batch_id},
-            listed=last.outputs.listed,
-            dead_letters=(*last.outputs.dead_letters, dead[-1]),
-            listed_dead_letters=last.outputs.listed_dead_letters,
+            dead_letters=grown(last.outputs.dead_letters, dead[-1]),
         )
         last = shorten(files, last, most=3)
         store.commit(last)
@@ -184,31 +184,32 @@ def test_old_results_move_into_lists_and_none_is_lost():
         collect(store, files)
     assert list(results_of(files, last, "hot")) == written
     assert list(dead_letters_of(files, last)) == dead
-    assert sum(listed.files for listed in last.outputs.listed["hot"]) + len(last.outputs.results["hot"]) == 200
-    assert len(last.outputs.listed["hot"]) < 20 and len(last.outputs.results["hot"]) <= 4
+    log = last.outputs.results["hot"]
+    assert log.count == 200 and len(log.lists) < 20 and len(log.newer) <= 4
     assert garbage(store, files) == [] and check(files, last) == []
 
 
 def test_the_listed_results_of_a_dropped_query_go_with_it(files):
     store = CheckpointStore(files)
     written = tuple(result(files, 0) for _ in range(5))
-    first = shorten(files, manifest(0, results={"hot": written}, released={"hot": 9}), most=2)
-    assert first.outputs.results["hot"] == () and len(first.outputs.listed["hot"]) == 1
+    first = shorten(files, manifest(0, results={"hot": FileLog(written)}, released={"hot": 9}), most=2)
+    log = first.outputs.results["hot"]
+    assert log.newer == () and len(log.lists) == 1
     store.commit(first)
     store.commit(manifest(1, pack(files, 1)))
     store.retain(1)
-    assert collect(store, files) == sorted([*(file.path for file in written), first.outputs.listed["hot"][0].path])
+    assert collect(store, files) == sorted([*(file.path for file in written), log.lists[0].path])
 
 
 def test_results_that_are_not_released_stay_in_the_manifest(files):
-    waiting = tuple(ResultFile(f"results/hot/{i}", 1, i, i, 0) for i in range(10))
+    waiting = FileLog(tuple(ResultFile(f"results/hot/{i}", 1, i, i, 0) for i in range(10)))
     assert shorten(files, manifest(0, results={"hot": waiting}), most=2).outputs.results["hot"] == waiting
     shortened = shorten(files, manifest(0, results={"hot": waiting}, released={"hot": 7}), most=2)
-    assert shortened.outputs.results["hot"] == waiting[7:]
+    assert shortened.outputs.results["hot"].newer == waiting.newer[7:]
 
 
 def test_a_short_manifest_stays_as_it_is(files):
-    short = manifest(0, results={"hot": (ResultFile("results/hot/1", 1, 1, 1, 0),)}, released={"hot": 7})
+    short = manifest(0, results={"hot": FileLog((ResultFile("results/hot/1", 1, 1, 1, 0),))}, released={"hot": 7})
     assert shorten(files, short) == short
     assert files.list("") == []
 
@@ -217,7 +218,7 @@ def test_checking_names_everything_that_is_wrong(files):
     store = CheckpointStore(files)
     good, bad, gone = (pack(files, 0)[0] for _ in range(3))
     output = result(files, 0)
-    last = manifest(0, [good, bad, gone], results={"hot": (output,)})
+    last = manifest(0, [good, bad, gone], results={"hot": FileLog((output,))})
     store.commit(last)
     assert check(files, last) == []
     files.write_atomic(bad.file, files.read(bad.file)[:-70] + b"x" * 70)

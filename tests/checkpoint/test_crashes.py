@@ -29,13 +29,13 @@ from midstream.checkpoint.collect import collect
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.lists import shorten
-from midstream.checkpoint.file_entries import ResultFile
+from midstream.checkpoint.file_entries import FileLog, ResultFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Outputs
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.packs import kept_entries, open_states, write_pack
 from midstream.checkpoint.store import CheckpointStore
-from tests.checkpoint.making import STATE, segment
+from tests.checkpoint.making import STATE, grown, segment
 
 files = files_at(sys.argv[1])
 store = CheckpointStore(files)
@@ -50,9 +50,10 @@ with Lease.take(files) as lease:
         made = write_pack(files, name_for("state", batch_id, 0, 0), held)
         path = name_for("results/hot", batch_id, 0, 0)
         files.write_atomic(path, b"rows of batch %d" % batch_id, point="results", sync=False)
-        results = {{"hot": (*last.outputs.results.get("hot", ()), ResultFile(path, 1, batch_id, batch_id, batch_id))}}
+        given = ResultFile(path, 1, batch_id, batch_id, batch_id)
+        results = {{"hot": grown(last.outputs.results.get("hot", FileLog()), given)}}
         done = Manifest("q", batch_id, segments={{"hot": {{0: {{0: (*kept, *made)}}}}}}, released={{"hot": batch_id}},
-                        outputs=Outputs(results=results, listed=last.outputs.listed))
+                        outputs=Outputs(results=results))
         lease.beat()
         store.commit(shorten(files, done, most=1))
         store.retain(2)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.addresses import files_at
-from midstream.checkpoint.file_entries import ListFile, ResultFile
+from midstream.checkpoint.file_entries import FileLog, ListFile, ResultFile
 from midstream.checkpoint.inspect import _query, describe
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.manifest import Manifest, QueryEntry
@@ -43,7 +43,7 @@ def checkpoint(tmp_path):
             advanced_to={"hot": 4_000_000},
             slots=Slots(routing=(0, 1) * 128),
             segments={"hot": {0: {0: (first[0], parts[0]), 1: (parts[1], *second)}}},
-            outputs=Outputs(results={"hot": (ResultFile("results/hot/x", 3, 1, 2, 2),)}, listed={"hot": ()}),
+            outputs=Outputs(results={"hot": FileLog((ResultFile("results/hot/x", 3, 1, 2, 2),))}),
             released={"hot": 3_000_000},
         )
     )
@@ -93,8 +93,8 @@ def test_lists_of_older_files_are_counted(checkpoint):
     store = CheckpointStore(checkpoint)
     last = store.latest()
     assert last is not None
-    listed = {"hot": (ListFile("lists/none", 100, 1000),)}
-    found = last.with_outputs(listed=listed)
+    log = replace(last.outputs.results["hot"], lists=(ListFile("lists/none", 100, 1000),))
+    found = last.with_outputs(results={"hot": log})
     assert _query(found, "hot")["results"] == {"files": 101, "rows": 1003}
 
 

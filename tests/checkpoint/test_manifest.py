@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from tests.profiles import examples
 
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, MetricsFile, ResultFile, SourceFile, Superseded
+from midstream.checkpoint.file_entries import (
+    DeadLetterFile,
+    FileLog,
+    ListFile,
+    MetricsFile,
+    ResultFile,
+    SourceFile,
+    Superseded,
+)
 from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest, QueryEntry
 from midstream.checkpoint.packs import ALL_HASHES, HashRange, SegmentEntry
 from midstream.checkpoint.query_windows import FilledWindow, SharingRecord, WindowFilling
@@ -88,8 +96,7 @@ streams = st.builds(
     silent=by_name,
     waits=st.dictionaries(names, st.builds(StreamWait, names, st.none() | ticks, counts), max_size=2),
     doubted=st.lists(names, max_size=2).map(tuple),
-    files=st.dictionaries(names, some(SourceFile, names, counts, counts), max_size=2),
-    listed=st.dictionaries(names, lists, max_size=2),
+    files=st.dictionaries(names, st.builds(FileLog, some(SourceFile, names, counts, counts), lists), max_size=2),
 )
 slots = st.builds(
     Slots,
@@ -148,10 +155,10 @@ accounts = st.builds(
 )
 outputs = st.builds(
     Outputs,
-    results=st.dictionaries(names, some(ResultFile, names, counts, ticks, ticks, counts), max_size=2),
-    listed=st.dictionaries(names, lists, max_size=2),
-    dead_letters=some(DeadLetterFile, names, counts, counts),
-    listed_dead_letters=lists,
+    results=st.dictionaries(
+        names, st.builds(FileLog, some(ResultFile, names, counts, ticks, ticks, counts), lists), max_size=2
+    ),
+    dead_letters=st.builds(FileLog, some(DeadLetterFile, names, counts, counts), lists),
     superseded=some(Superseded, names, st.floats(0, 1e9)),
     given_up=history,
     metrics=some(MetricsFile, names, counts, counts, counts),

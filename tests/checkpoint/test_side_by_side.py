@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midstream.checkpoint.file_entries import DeadLetterFile
+from midstream.checkpoint.file_entries import DeadLetterFile, FileLog
 from midstream.checkpoint.files import Data, Files, SideBySide
 from midstream.checkpoint.local_files import LocalFiles
 from midstream.checkpoint.manifest import Manifest
@@ -142,7 +142,7 @@ def test_a_manifest_appears_once_the_files_of_its_batch_are_written(tmp_path: Pa
         files.wait()
         assert store.batch_ids() == []
 
-    store.commit(Manifest("query", 0, outputs=Outputs(dead_letters=[DeadLetterFile(path, 1, 0)])), written)
+    store.commit(Manifest("query", 0, outputs=Outputs(dead_letters=FileLog([DeadLetterFile(path, 1, 0)]))), written)
     assert (tmp_path / path).exists()
     opened()
 
@@ -154,7 +154,7 @@ def test_a_manifest_appears_once_the_folders_of_its_files_are_safe(tmp_path: Pat
     path = name_for("dead_letters", 0, 0, 0)
     files.make("dead_letters")
     opened = opening(gate)
-    store.commit(Manifest("query", 0, outputs=Outputs(dead_letters=[DeadLetterFile(path, 1, 0)])))
+    store.commit(Manifest("query", 0, outputs=Outputs(dead_letters=FileLog([DeadLetterFile(path, 1, 0)]))))
     assert 0 in store.batch_ids()
     assert files.made_safe == [("dead_letters", False)]
     opened()

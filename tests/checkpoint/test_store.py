@@ -14,7 +14,7 @@ from tests.checkpoint.storages import hdfs, objects
 from midstream.checkpoint import local_files
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import MissingFile
-from midstream.checkpoint.file_entries import ResultFile
+from midstream.checkpoint.file_entries import FileLog, ResultFile
 from midstream.checkpoint.local_files import LocalFiles
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Streams
@@ -161,7 +161,7 @@ def test_files_are_safe_before_the_manifest_appears(tmp_path, monkeypatch):
     entries = pack(files, 4)
     older = ResultFile("results/hot/000000000003-00-0000-ab.parquet", 1, 0, 0, 3)
     newer = replace(older, path="results/hot/000000000004-00-0000-ab.parquet")
-    CheckpointStore(files).commit(manifest(4, entries, results={"hot": (older, newer)}))
+    CheckpointStore(files).commit(manifest(4, entries, results={"hot": FileLog((older, newer))}))
     assert sorted(order[1:3]) == ["sync results/hot", "sync state"]
     assert order[3:] == [f"name {manifest_path(4)}"]
 

@@ -188,7 +188,7 @@ def test_rows_that_fail_by_themselves_are_set_aside_and_the_query_goes_on(tmp_pa
 def buried(many: Many) -> list[tuple[int, str, str]]:
     import pyarrow.parquet as pq
 
-    files = [many.driver.files.read(file.path) for file in many.manifest.outputs.dead_letters]
+    files = [many.driver.files.read(file.path) for file in many.manifest.outputs.dead_letters.newer]
     letters = [letter for content in files for letter in pq.read_table(pa.BufferReader(content)).to_pylist()]
     return [(letter["batch_id"], letter["stream"], letter["reason"]) for letter in letters]
 

@@ -22,7 +22,7 @@ from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.running_query import Cutting, RunningQuery
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUPS, Layout
-from midstream.job.task.reports import FragmentReport, Report, StreamCounts, Traffic
+from midstream.job.task.reports import FragmentReport, Report, RowsByGroup, StreamCounts, Traffic
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 
@@ -118,7 +118,10 @@ class Bare:
 
     def _report(self, batch: Any, stage: int, slot: int) -> Report:
         report = Report(
-            stage, slot, streams=StreamCounts({"A": 1}, {"A": 10 * batch.batch_id}), traffic=Traffic({slot: 1})
+            stage,
+            slot,
+            streams=StreamCounts({"A": 1}, {"A": 10 * batch.batch_id}),
+            traffic=Traffic(RowsByGroup([0] * slot + [1])),
         )
         for part in batch.lanes:
             for fragment in part.query.staged.fragments:

@@ -12,7 +12,7 @@ from tests.scheduling.watched import drawn
 
 from midstream.checkpoint import merging
 from midstream.checkpoint.collect import collect
-from midstream.checkpoint.file_entries import ResultFile
+from midstream.checkpoint.file_entries import FileLog, ResultFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import SHARED_RESULTS
 from midstream.checkpoint.outputs import QUERY, read_results
@@ -44,7 +44,7 @@ def run(watched: Watched, batches: int) -> None:
 
 
 def named(watched: Watched, query: str) -> list[ResultFile]:
-    return list(watched.many.manifest.outputs.results[query])
+    return list(watched.many.manifest.outputs.results[query].newer)
 
 
 def test_queries_of_equal_columns_share_a_file_for_each_slot_and_others_have_their_own(tmp_path):
@@ -114,21 +114,28 @@ def test_a_merge_takes_those_that_are_done_and_is_adopted_by_those_that_still_na
     folder = {f.path for f in named(watched, "all")}.pop().rpartition("/")[0]
     old = [ResultFile(f"{folder}/{i:012d}-x.parquet", 5, i, i, i, part) for i in range(9) for part in ("a", "b", "c")]
     results = {name: tuple(f for f in old if f.part == name) for name in "abc"}
-    manifest = Manifest("q", 20, outputs=Outputs(results=results), released={"a": 100, "b": 100, "c": 3})
+    manifest = Manifest(
+        "q",
+        20,
+        outputs=Outputs(results={n: FileLog(own) for n, own in results.items()}),
+        released={"a": 100, "b": 100, "c": 3},
+    )
     (merge,) = merging.due(manifest)
     assert isinstance(merge, merging.SharedMerge)
     assert {query: len(files) for query, files in merge.old.items()} == {"a": 9, "b": 9, "c": 3}
     left = {"a": results["a"], "b@21": results["b"], "c": results["c"][1:]}
-    later = Manifest("q", 21, outputs=Outputs(results=left))
+    later = Manifest("q", 21, outputs=Outputs(results={n: FileLog(own) for n, own in left.items()}))
     adopted = merging.adopt(later, [(merge, merge.merged(f"{folder}/new.parquet"))], 0.0)
-    assert [(f.path, f.rows, f.part) for f in adopted.outputs.results["a"]] == [(f"{folder}/new.parquet", 45, "a")]
-    assert adopted.outputs.results["b@21"] == results["b"] and adopted.outputs.results["c"] == results["c"][1:]
+    assert [(f.path, f.rows, f.part) for f in adopted.outputs.results["a"].newer] == [
+        (f"{folder}/new.parquet", 45, "a")
+    ]
+    assert [adopted.outputs.results[n].newer for n in ("b@21", "c")] == [results["b"], results["c"][1:]]
     assert {f.path for f in adopted.outputs.superseded} == {f.path for f in results["a"]}
 
 
 def test_rows_that_two_queries_name_are_not_merged_for_one_of_them():
     old = [ResultFile(f"results/_shared/x/{i:012d}-x.parquet", 5, i, i, i, part) for i in range(9) for part in "ab"]
-    results = {name: tuple(f for f in old if f.part == name) for name in "ab"}
+    results = {name: FileLog([f for f in old if f.part == name]) for name in "ab"}
     both = {**results, "a~verify": results["a"]}
     released = dict.fromkeys(both, 100)
     assert merging.due(Manifest("q", 20, outputs=Outputs(results=results), released=released))
@@ -149,7 +156,7 @@ def test_parts_are_merged_under_the_names_that_queries_have_by_then(tmp_path):
 
 @pytest.mark.parametrize("part", ["", "hot"])
 def test_what_part_of_a_file_counts_survives_in_the_manifest(part):
-    manifest = Manifest("q", 1, outputs=Outputs(results={"hot": (ResultFile("results/x", 3, 1, 2, 2, part),)}))
+    manifest = Manifest("q", 1, outputs=Outputs(results={"hot": FileLog((ResultFile("results/x", 3, 1, 2, 2, part),))}))
     assert Manifest.from_bytes(manifest.to_bytes()) == manifest
 
 

@@ -15,7 +15,7 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint import lists, merging, metrics
 from midstream.checkpoint.collect import collect
-from midstream.checkpoint.file_entries import ResultFile, Superseded
+from midstream.checkpoint.file_entries import FileLog, ResultFile, Superseded
 from midstream.checkpoint.lists import dead_letters_of, listed_in, results_of
 from midstream.checkpoint.local_files import LocalFiles
 from midstream.checkpoint.manifest import Manifest
@@ -123,7 +123,7 @@ def test_a_merge_of_files_that_are_gone_by_then_is_not_adopted(chain):
         chain.driver.commits.compactor.take(wait=True)
     (merge, *_) = merging.due(chain.manifest)
     assert isinstance(merge, merging.Merge)
-    left = {"q": [file for file in merge.old[1:] if isinstance(file, ResultFile)]}
+    left = {"q": FileLog([file for file in merge.old[1:] if isinstance(file, ResultFile)])}
     other = Manifest("q", 1, outputs=Outputs(results=left))
     adopted = merging.adopt(other, [(merge, merge.merged("results/q/x.parquet"))], 0.0)
     assert adopted.outputs.results == left and not adopted.outputs.superseded

@@ -130,7 +130,7 @@ def test_files_of_growing_folders_are_read_once(tmp_path):
                 expect(session, {name: pa.concat_tables(parts[name]) for name in "AB"})
                 manifest = session._job.manifest
                 assert manifest is not None
-                assert {name: len(files) for name, files in manifest.streams.files.items()} == {"A": 6, "B": 6}
+                assert {name: log.count for name, log in manifest.streams.files.items()} == {"A": 6, "B": 6}
 
 
 def test_a_file_that_changed_after_it_was_read_is_named(tmp_path):

@@ -41,8 +41,8 @@ class Failing:
         return [k for batch in sorted(self.batches) for k in self.batches[batch]]
 
 
-def session_with(folder: Path, sink: Failing) -> CheckpointSession:
-    session = CheckpointSession(checkpoint=str(folder), on="local")
+def session_with(folder: Path, sink: Failing, **settings: Any) -> CheckpointSession:
+    session = CheckpointSession(checkpoint=str(folder), on="local", **settings)
     session.stream("A", SCHEMA)
     session.query("q", CQL)
     session.sink("q", sink)
@@ -110,7 +110,7 @@ def test_a_sink_may_stop_a_session_that_also_reads_folders(tmp_path, monkeypatch
 @pytest.mark.parametrize("where", ["commit", "retain"])
 def test_an_interrupted_commit_neither_loses_nor_doubles(tmp_path, monkeypatch, where):
     sink, plain = Failing(), getattr(CheckpointStore, where)
-    with session_with(tmp_path, sink) as session:
+    with session_with(tmp_path, sink, retained=2) as session:  # old manifests go after every second batch
         session.push("A", rows(0))
         session.push("A", rows(1))
         session.rescale(2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from midstream.checkpoint.names import LISTS
 from midstream.codec import RecordRow
@@ -57,6 +57,36 @@ class SourceFile(RecordRow):
 
 
 @dataclass(frozen=True, slots=True)
+class ListFile(RecordRow):
+    """A file that lists older result, dead-letter or source files, so that manifests stay short."""
+
+    path: str
+    files: int
+    rows: int
+
+
+File = TypeVar("File", ResultFile, DeadLetterFile, SourceFile)
+
+
+@dataclass(frozen=True, slots=True)
+class FileLog(Generic[File]):
+    """Files in the order in which they were written or read: the newer ones by name, older ones in lists."""
+
+    newer: Sequence[File] = ()
+    lists: Sequence[ListFile] = ()
+
+    @property
+    def count(self) -> int:
+        """How many files there are."""
+        return len(self.newer) + sum(one.files for one in self.lists)
+
+
+def rows_of(log: FileLog[ResultFile] | FileLog[DeadLetterFile]) -> int:
+    """How many rows files have together."""
+    return sum(one.rows for one in (*log.newer, *log.lists))
+
+
+@dataclass(frozen=True, slots=True)
 class FilesRead:
     """The files that a batch reads, by stream, and the folders that they are in.
 
@@ -73,15 +103,6 @@ class FilesRead:
     waiting: Mapping[str, int] = field(default_factory=dict)
     positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     lags: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ListFile(RecordRow):
-    """A file that lists older result, dead-letter or source files, so that manifests stay short."""
-
-    path: str
-    files: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ Ticks are given as they are; what has no beginning or no end yet is null.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.collect import garbage
+from midstream.checkpoint.file_entries import DeadLetterFile, FileLog, ResultFile, rows_of
 from midstream.checkpoint.lease import seen
 from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest
 from midstream.checkpoint.names import query_of
@@ -87,7 +88,7 @@ def describe(checkpoint_uri: str) -> dict[str, Any]:
         "queries": {
             name: _query(manifest, name) for name in sorted({*manifest.queries, *map(query_of, manifest.segments)})
         },
-        "dead_letters": _outputs(outputs.dead_letters, outputs.listed_dead_letters),
+        "dead_letters": _outputs(outputs.dead_letters),
         "settings": asdict(manifest.settings),
         **{kind: dict(getattr(streams, kind)) for kind in ("rows", "late", "unusable")},
         "moves": list(manifest.slots.moves),
@@ -106,7 +107,7 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "released": tick(manifest.released.get(name)),
         "migration": None if migration is None else asdict(migration),
         "adaptivity": (manifest.account(name).knowledge or {}).get("mode", "off"),
-        "results": _outputs(outputs.results.get(name, ()), outputs.listed.get(name, ())),
+        "results": _outputs(outputs.results.get(name, FileLog())),
         "states": states,
         "states_by_slot": by_slot,
     }
@@ -116,6 +117,5 @@ def _state(state: StoredState) -> dict[str, Any]:
     return {**asdict(state), "key": list(state.key)}
 
 
-def _outputs(named: Sequence[Any], listed: Sequence[Any]) -> dict[str, int]:
-    files = len(named) + sum(other.files for other in listed)
-    return {"files": files, "rows": sum(file.rows for file in [*named, *listed])}
+def _outputs(log: FileLog[ResultFile] | FileLog[DeadLetterFile]) -> dict[str, int]:
+    return {"files": log.count, "rows": rows_of(log)}

@@ -7,12 +7,21 @@ manifest names a logarithmic number of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple
 from functools import lru_cache
 from typing import Any
 
-from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile, SourceFile, Superseded
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.file_entries import (
+    DeadLetterFile,
+    File,
+    FileLog,
+    ListFile,
+    ResultFile,
+    SourceFile,
+    Superseded,
+)
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.format import damaged, seal, unseal
 from midstream.checkpoint.manifest import Manifest
@@ -39,31 +48,26 @@ def shorten(files: Files, manifest: Manifest, most: int | None = None) -> Manife
 
     To be called before the commit; it writes lists only when it moves something.
     """
-    most = MOST_NAMED if most is None else most
-    parts = (*manifest.outputs.results.values(), manifest.outputs.dead_letters, *manifest.streams.files.values())
-    if max(map(len, parts)) <= most and len(manifest.outputs.superseded) <= MOST_KEPT:
+    limit = MOST_NAMED if most is None else most
+    outputs, sources = manifest.outputs, manifest.streams.files
+    logs: Iterable[FileLog[Any]] = (*outputs.results.values(), outputs.dead_letters, *sources.values())
+    if max(len(log.newer) for log in logs) <= limit and len(outputs.superseded) <= MOST_KEPT:
         return manifest
-    results, listed = dict(manifest.outputs.results), dict(manifest.outputs.listed)
-    for query, named in manifest.outputs.results.items():
-        released = manifest.released.get(query)
-        done = [file for file in named if released is not None and file.last_from < released]
-        if len(done) > most:
-            gone = set(done)
-            results[query] = tuple(file for file in named if file not in gone)
-            listed[query] = _grown(files, manifest.batch_id, listed.get(query, ()), done)
-    dead, dead_listed = manifest.outputs.dead_letters, manifest.outputs.listed_dead_letters
-    if len(dead) > most:
-        dead, dead_listed = (), _grown(files, manifest.batch_id, dead_listed, dead)
-    sources, sources_listed = dict(manifest.streams.files), dict(manifest.streams.listed)
-    for stream, read in manifest.streams.files.items():
-        if len(read) > most:
-            sources_listed[stream] = _grown(files, manifest.batch_id, sources_listed.get(stream, ()), read)
-            sources[stream] = ()
-    return manifest.with_streams(files=sources, listed=sources_listed).with_outputs(
+
+    def short(log: FileLog[File], done: Sequence[File]) -> FileLog[File]:
+        if len(done) <= limit:
+            return log
+        gone = set(done)
+        left = tuple(file for file in log.newer if file not in gone)
+        return FileLog(left, _grown(files, manifest.batch_id, log.lists, done))
+
+    results = {
+        query: short(log, [file for file in log.newer if file.last_from < manifest.released.get(query, BEGINNING)])
+        for query, log in outputs.results.items()
+    }
+    return manifest.with_streams(files={name: short(log, log.newer) for name, log in sources.items()}).with_outputs(
         results=results,
-        listed=listed,
-        dead_letters=dead,
-        listed_dead_letters=dead_listed,
+        dead_letters=short(outputs.dead_letters, outputs.dead_letters.newer),
         superseded=_superseded(files, manifest),
     )
 
@@ -85,23 +89,36 @@ def _superseded(files: Files, manifest: Manifest) -> Sequence[Superseded]:
 
 def results_of(files: Files, manifest: Manifest, query: str) -> Iterator[ResultFile]:
     """All result files of a query, oldest first."""
-    for named in manifest.outputs.listed.get(query, ()):
-        yield from (ResultFile(*row) for row in read_list(files, named.path))
-    yield from manifest.outputs.results.get(query, ())
+    return _all_of(files, manifest.outputs.results.get(query), ResultFile)
 
 
 def sources_of(files: Files, manifest: Manifest, stream: str) -> Iterator[SourceFile]:
     """All files that were read of a stream's folder, oldest first."""
-    for named in manifest.streams.listed.get(stream, ()):
-        yield from (SourceFile(*row) for row in read_list(files, named.path))
-    yield from manifest.streams.files.get(stream, ())
+    return _all_of(files, manifest.streams.files.get(stream), SourceFile)
 
 
 def dead_letters_of(files: Files, manifest: Manifest) -> Iterator[DeadLetterFile]:
     """All dead-letter files, oldest first."""
-    for named in manifest.outputs.listed_dead_letters:
-        yield from (DeadLetterFile(*row) for row in read_list(files, named.path))
-    yield from manifest.outputs.dead_letters
+    return _all_of(files, manifest.outputs.dead_letters, DeadLetterFile)
+
+
+def _all_of(files: Files, log: FileLog[File] | None, kind: type[File]) -> Iterator[File]:
+    for one in () if log is None else log.lists:
+        yield from (kind(*row) for row in read_list(files, one.path))
+    yield from () if log is None else log.newer
+
+
+def without(files: Files, log: FileLog[File], kind: type[File], paths: Collection[str]) -> FileLog[File]:
+    """The files without some; a list of which none is left out stays."""
+    kept, rest = [], list[File]()
+    for one in log.lists:
+        left = [row for row in read_list(files, one.path) if row[0] not in paths]
+        if len(left) == one.files:
+            kept.append(one)
+        else:
+            rest += (kind(*row) for row in left)
+    rest += (file for file in log.newer if file.path not in paths)
+    return FileLog(tuple(rest), tuple(kept))
 
 
 def listed_in(files: Files, lists: Iterable[str]) -> set[str]:
@@ -120,12 +137,10 @@ def read_list(files: Files, path: str) -> tuple[tuple[Any, ...], ...]:
         raise damaged(name, f"{type(error).__name__}: {error}") from error
 
 
-def _grown(
-    files: Files, batch_id: int, lists: Sequence[ListFile], moved: Sequence[ResultFile | DeadLetterFile | SourceFile]
-) -> tuple[ListFile, ...]:
+def _grown(files: Files, batch_id: int, lists: Sequence[ListFile], moved: Sequence[File]) -> tuple[ListFile, ...]:
     """The lists with one more, after merging the newest while there are many of like size."""
     rows: tuple[tuple[Any, ...], ...] = tuple(astuple(file) for file in moved)
-    kept = list(lists)
+    kept: list[ListFile] = list(lists)
     while len(kept) >= TIER - 1 and all(_size(a.files) <= _size(len(rows)) for a in kept[-(TIER - 1) :]):
         merged, kept = kept[-(TIER - 1) :], kept[: -(TIER - 1)]
         rows = tuple(row for named in merged for row in read_list(files, named.path)) + rows

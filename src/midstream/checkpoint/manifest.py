@@ -7,12 +7,12 @@ and its files can go on from there; a step is a function of it and the batch's r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.time import TimeDomain
-from midstream.checkpoint.file_entries import ListFile, Superseded
+from midstream.checkpoint.file_entries import FileLog, Superseded
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.format import (
     EntryReader,
@@ -120,12 +120,13 @@ class Manifest:
 
     def _by_query(self) -> dict[str, Mapping[str, Any]]:
         """All that it has by the names of queries or of their lanes."""
-        outputs = {part: getattr(self.outputs, part) for part in ("results", "listed")}
-        return {part: getattr(self, part) for part in BY_QUERY} | outputs
+        moving = {} if self.slots.doubled is None else self.slots.doubled.queries
+        return {part: getattr(self, part) for part in BY_QUERY} | {"results": self.outputs.results, "moving": moving}
 
     def _with_by_query(self, parts: Mapping[str, Any]) -> Manifest:
-        outputs = replace(self.outputs, results=parts["results"], listed=parts["listed"])
-        return replace(self, **{part: parts[part] for part in BY_QUERY}, outputs=outputs)
+        made = replace(self, **{part: parts[part] for part in BY_QUERY}).with_outputs(results=parts["results"])
+        move = self.slots.doubled
+        return made if move is None else made.with_doubled(replace(move, queries=parts["moving"]))
 
     def mapped(self, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Manifest:
         """The manifest with all that it has by query changed in the same way."""
@@ -153,20 +154,22 @@ class Manifest:
         """The segments of one slot."""
         return self.segments.get(query, {}).get(stage, {}).get(slot, ())
 
-    def lists(self) -> Iterator[ListFile]:
+    def lists(self) -> set[str]:
         """All lists of older files."""
-        for lists in (*self.outputs.listed.values(), *self.streams.listed.values()):
-            yield from lists
-        yield from self.outputs.listed_dead_letters
-        yield from (ListFile(file.path, 0, 0) for file in self.outputs.superseded if file.is_list)
+        return self._lists() | {file.path for file in self.outputs.superseded if file.is_list}
+
+    def _lists(self) -> set[str]:
+        """Those of files that are named nowhere else; the others are of files that were merged."""
+        outputs, read = self.outputs, self.streams.files
+        logs: Iterable[FileLog[Any]] = (*outputs.results.values(), outputs.dead_letters, *read.values())
+        return {one.path for log in logs for one in log.lists}
 
     def files(self) -> set[str]:
         """All files it names itself; lists name more."""
         named = {entry.file for entry in self.entries()}
-        for results in self.outputs.results.values():
-            named.update(file.path for file in results)
-        named.update(file.path for file in self.outputs.dead_letters)
-        named.update(file.path for file in self.lists())
+        logs: Iterable[FileLog[Any]] = (*self.outputs.results.values(), self.outputs.dead_letters)
+        named.update(file.path for log in logs for file in log.newer)
+        named.update(self._lists())
         named.update(file.path for file in self.outputs.metrics)
         named.update(file.path for file in self.outputs.superseded)
         return named

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from midstream.algebra.time import BEGINNING
-from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile, Superseded
+from midstream.checkpoint.file_entries import DeadLetterFile, FileLog, ResultFile, Superseded
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import grouped
 
@@ -98,7 +98,7 @@ def due(manifest: Manifest, turn: int = 0) -> list[AnyMerge]:
     """What can be merged now, within a budget of rows; `turn` says whose turn it is first."""
     found: list[AnyMerge] = [
         *_of_results(manifest),
-        *(Merge(None, files) for files in _alike(manifest.outputs.dead_letters)),
+        *(Merge(None, files) for files in _alike(manifest.outputs.dead_letters.newer)),
     ]
     found += _of_shared(manifest)
     chosen, left = [], AT_ONCE
@@ -110,9 +110,9 @@ def due(manifest: Manifest, turn: int = 0) -> list[AnyMerge]:
 
 
 def _of_results(manifest: Manifest) -> Iterator[Merge]:
-    for query, named in manifest.outputs.results.items():
+    for query, log in manifest.outputs.results.items():
         if manifest.is_replaced(query):
-            rest = [f for f in named if not f.part and f.rows < LARGEST and f.batch_id < manifest.batch_id]
+            rest = [f for f in log.newer if not f.part and f.rows < LARGEST and f.batch_id < manifest.batch_id]
             yield from (Merge(query, part) for part in _within_budget(rest) if len(part) > 1)
         else:
             own = [file for file in _done(manifest, query) if not file.part]
@@ -135,7 +135,9 @@ def _done(manifest: Manifest, query: str) -> Iterator[ResultFile]:
     """The files that no longer change how a query goes on."""
     released = manifest.released.get(query, BEGINNING)
     # What the newest batch gave or released is what its sinks read.
-    return (f for f in manifest.outputs.results[query] if f.last_from < released and f.batch_id < manifest.batch_id)
+    return (
+        f for f in manifest.outputs.results[query].newer if f.last_from < released and f.batch_id < manifest.batch_id
+    )
 
 
 def _of_shared(manifest: Manifest) -> Iterator[SharedMerge]:
@@ -170,38 +172,31 @@ def adopt(manifest: Manifest, merges: Iterable[tuple[AnyMerge, Made]], now: floa
     merges = list(merges)
     if not merges and not manifest.outputs.superseded:
         return manifest
-    results: dict[str, Sequence[ResultFile]] = dict(manifest.outputs.results)
-    dead: Sequence[DeadLetterFile] = manifest.outputs.dead_letters
+    logs: dict[Any, FileLog[Any]] = {**manifest.outputs.results, None: manifest.outputs.dead_letters}
     gone: dict[str, None] = {}
-    for merge, new in merges:
-        if isinstance(new, DeadLetterFile):
-            assert isinstance(merge, Merge)
-            if set(merge.old) <= set(dead):
-                dead = _exchanged(dead, merge.old, new)
-                gone |= dict.fromkeys(file.path for file in merge.old)
-            continue
-        for query, old, one in _by_query(merge, new):
-            if query in results and set(old) <= set(results[query]):
-                results[query] = _exchanged(results[query], old, one)
-                gone |= dict.fromkeys(file.path for file in old)
+    for query, old, one in (part for merge, new in merges for part in _by_query(merge, new)):
+        if query in logs and set(old) <= set(logs[query].newer):
+            logs[query] = _exchanged(logs[query], old, one)
+            gone |= dict.fromkeys(file.path for file in old)
+    dead = logs.pop(None)
     superseded = [file for file in manifest.outputs.superseded if now - file.since < KEPT_SECONDS]
     superseded += [Superseded(path, now) for path in gone]
-    return manifest.with_outputs(results=results, dead_letters=dead, superseded=superseded)
+    return manifest.with_outputs(results=logs, dead_letters=dead, superseded=superseded)
 
 
-def _by_query(merge: AnyMerge, new: Made) -> Iterator[tuple[str, Sequence[File], ResultFile]]:
+def _by_query(merge: AnyMerge, new: Made) -> Iterator[tuple[str | None, Sequence[File], File]]:
+    """What files become, by query; None: dead letters."""
     if isinstance(merge, SharedMerge):
         assert isinstance(new, Mapping)
         yield from ((query, old, new[query]) for query, old in merge.old.items())
     else:
-        assert merge.query is not None and isinstance(new, ResultFile)
+        assert not isinstance(new, Mapping)
         yield merge.query, merge.old, new
 
 
-def _exchanged(files: Sequence[AnyFile], old: Sequence[File], new: AnyFile) -> list[AnyFile]:
+def _exchanged(log: FileLog[Any], old: Sequence[File], new: File) -> FileLog[Any]:
     """The files with one in the place of the first of those that were merged."""
     gone = set(old)
-    first = next(i for i, file in enumerate(files) if file in gone)
-    left = [file for file in files[first:] if file not in gone]
-    left.insert(0, new)
-    return list(files[:first]) + left
+    first = next(i for i, file in enumerate(log.newer) if file in gone)
+    left = [file for file in log.newer[first:] if file not in gone]
+    return replace(log, newer=(*log.newer[:first], new, *left))

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.failures import MissingFile
-from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
+from midstream.checkpoint.file_entries import DeadLetterFile, FileLog, ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, results_of
 from midstream.checkpoint.manifest import Manifest
@@ -59,7 +59,7 @@ def outputs_of(files: Files, manifest: Manifest) -> Iterator[Output]:
     """All files of results and dead letters, each once however many queries share it."""
     seen: set[str] = set()
     named: list[Iterable[Output]] = [
-        *(results_of(files, manifest, query) for query in {**manifest.outputs.results, **manifest.outputs.listed}),
+        *(results_of(files, manifest, query) for query in manifest.outputs.results),
         dead_letters_of(files, manifest),
     ]
     for outputs in named:
@@ -178,8 +178,8 @@ def must_be_read(manifest: Manifest, known: Starts) -> bool:
         file.batch_id == manifest.batch_id
         and file.first_from < manifest.released.get(query, BEGINNING) <= file.last_from
         and (file.path, file.part) not in known
-        for query, named in manifest.outputs.results.items()
-        for file in named
+        for query, log in manifest.outputs.results.items()
+        for file in log.newer
     )
 
 
@@ -191,8 +191,8 @@ def still_waiting(manifest: Manifest, known: Starts) -> Starts:
     """What is known of files of which results wait after a batch, the newest files first."""
     waiting = {
         (file.path, file.part)
-        for query, named in manifest.outputs.results.items()
-        for file in named
+        for query, log in manifest.outputs.results.items()
+        for file in log.newer
         if file.last_from >= manifest.released.get(query, BEGINNING)
     }
     found, most = dict[tuple[str, str], Numbers](), STARTS
@@ -208,7 +208,7 @@ def counted(
     """The manifest of a batch with what it has released of queries counted; what was lost in between never is."""
     for query in queries:
         since = BEGINNING if before is None else before.released.get(query, BEGINNING)
-        until, named = manifest.released.get(query, BEGINNING), manifest.outputs.results.get(query, ())
+        until, named = manifest.released.get(query, BEGINNING), manifest.outputs.results.get(query, FileLog()).newer
         manifest = manifest.with_account(
             query,
             results=manifest.account(query).results + rows_between(files, named, since, until, known),

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from midstream.algebra.time import plural
 from midstream.checkpoint.failures import MissingFile, NotRetained
+from midstream.checkpoint.file_entries import rows_of
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.lease import Holder, likely_holder
@@ -179,8 +180,7 @@ class StoredJob:
         """How large the checkpoint is, by what the manifest says of its files."""
         files, manifest = self.store.files, self.manifest
         with self._retained(self.batch):
-            queries = {*manifest.outputs.results, *manifest.outputs.listed}
-            results = (file for query in queries for file in results_of(files, manifest, query))
+            results = (file for query in manifest.outputs.results for file in results_of(files, manifest, query))
             return Sizes(
                 sum(self.slots.bytes),
                 sum(file.bytes or 0 for file in results),
@@ -307,9 +307,8 @@ class StoredJob:
     @property
     def dead_letter_rows(self) -> int:
         """How many rows could not be used."""
-        named = sum(file.rows for file in self.manifest.outputs.dead_letters)
-        removed = (self.manifest.outputs.removed_dead_letters or {"rows": 0})["rows"]
-        return removed + named + sum(listed.rows for listed in self.manifest.outputs.listed_dead_letters)
+        outputs = self.manifest.outputs
+        return int((outputs.removed_dead_letters or {"rows": 0})["rows"]) + rows_of(outputs.dead_letters)
 
     def dead_letters(self, limit: int | None = None) -> pa.Table:
         """Rows that could not be used, with the reasons, newest batch first; no more than `limit`."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from midstream.checkpoint.file_entries import (
     DeadLetterFile,
-    ListFile,
+    FileLog,
     MetricsFile,
     ResultFile,
     SourceFile,
@@ -87,7 +87,7 @@ class Streams:
     it without rows. `registers`, `latest`, `rows`, `late` and `unusable` are by stream. `silent` says for how many
     batches streams have had no rows while others had, `waits` which stream each query waits for, `doubted` whose last
     rows lay beyond reach, `nulls` in which columns some row had no value, of those that were read. `files` were read of
-    each folder that is a stream, older ones are in `listed`; `folders` are the ones that their paths start from,
+    each folder that is a stream; `folders` are the ones that their paths start from,
     wherever links lead, or the names of sources that are no folders; how far these were read are their `positions`, by
     stream and partition, and how many rows waited there when they were last asked are the `lags`. `order` is the one in
     which Spark has the streams.
@@ -104,8 +104,7 @@ class Streams:
     waits: Mapping[str, StreamWait] = field(default_factory=dict)
     doubted: Sequence[str] = ()
     nulls: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
-    listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
+    files: Mapping[str, FileLog[SourceFile]] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     lags: Mapping[str, int] = field(default_factory=dict)
@@ -337,16 +336,14 @@ class QueryAccount:
 class Outputs:
     """The files of results and dead letters, and the metrics table.
 
-    `results` are by query. `listed` and `listed_dead_letters` are the lists of older ones, `superseded` the files whose
+    `results` are by query, `superseded` the files whose
     content lies in larger ones by now, `given_up` those that were lost and are not waited for. `recent` are the newest
     rows of the metrics table, `metrics` the files with the others. `removed_dead_letters` are those that retention has
     removed.
     """
 
-    results: Mapping[str, Sequence[ResultFile]] = field(default_factory=dict)
-    listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
-    dead_letters: Sequence[DeadLetterFile] = ()
-    listed_dead_letters: Sequence[ListFile] = ()
+    results: Mapping[str, FileLog[ResultFile]] = field(default_factory=dict)
+    dead_letters: FileLog[DeadLetterFile] = FileLog()
     superseded: Sequence[Superseded] = ()
     given_up: History = ()
     metrics: Sequence[MetricsFile] = ()

@@ -11,15 +11,15 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from midstream.algebra.time import BEGINNING, INFINITY, TIMESTAMP_TIME, instant, ticks
-from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile
+from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.lists import dead_letters_of, read_list, results_of
+from midstream.checkpoint.lists import dead_letters_of, results_of, without
 from midstream.checkpoint.looked_up import looked_up
 from midstream.checkpoint.manifest import REPLACED, Manifest
 from midstream.checkpoint.metrics import metrics_of
@@ -147,20 +147,15 @@ def _without_old_results(
         return manifest.without([query])
     if not gone:
         return manifest
-    paths = {file.path for file in gone}
-    outputs = manifest.outputs
-    lists, rest = _without(files, outputs.listed.get(query, ()), paths)
-    kept = [*(ResultFile(*row) for row in rest), *(f for f in outputs.results.get(query, ()) if f.path not in paths)]
+    results = {**manifest.outputs.results}
+    results[query] = without(files, results[query], ResultFile, {file.path for file in gone})
     before = manifest.account(query).removed or {"rows": 0, "before": BEGINNING}
     removed = {
         "rows": before["rows"] + sum(file.rows for file in gone),
         "before": max(before["before"], *(file.last_from + 1 for file in gone)),
         "batch": manifest.batch_id,
     }
-    manifest = manifest.with_outputs(
-        results={**outputs.results, query: tuple(kept)}, listed={**outputs.listed, query: tuple(lists)}
-    )
-    return manifest.with_account(query, removed=removed)
+    return manifest.with_outputs(results=results).with_account(query, removed=removed)
 
 
 def _delivered_before(manifest: Manifest, oldest: Manifest, query: str) -> int:
@@ -179,8 +174,6 @@ def _without_old_dead_letters(files: Files, manifest: Manifest, limit: Retention
     if not paths:
         return manifest
     outputs = manifest.outputs
-    lists, rest = _without(files, outputs.listed_dead_letters, paths)
-    kept = [*(DeadLetterFile(*row) for row in rest), *(f for f in outputs.dead_letters if f.path not in paths)]
     before, gone = outputs.removed_dead_letters or {}, [file for file in own if file.path in paths]
     removed = {
         "rows": before.get("rows", 0) + sum(file.rows for file in gone),
@@ -188,9 +181,8 @@ def _without_old_dead_letters(files: Files, manifest: Manifest, limit: Retention
         "batch": manifest.batch_id,
         OF_SINKS: max([before.get(OF_SINKS, -1), *(file.batch_id for file in of_sinks if file.path in paths)]),
     }
-    return manifest.with_outputs(
-        dead_letters=tuple(kept), listed_dead_letters=tuple(lists), removed_dead_letters=removed
-    )
+    left = without(files, outputs.dead_letters, DeadLetterFile, paths)
+    return manifest.with_outputs(dead_letters=left, removed_dead_letters=removed)
 
 
 def refused_long_ago(files: Files, manifest: Manifest) -> list[str]:
@@ -216,19 +208,6 @@ def _outlived(known: Sequence[File], may_go: Sequence[File], limit: RetentionLim
         assert limit.seconds is not None
         last = clock.last_before(limit.seconds)
     return [file for file in ordered if file.batch_id <= last]
-
-
-def _without(files: Files, lists: Sequence[ListFile], paths: set[str]) -> tuple[list[ListFile], list[Any]]:
-    """The lists that name none of some files, and what else those name that do."""
-    kept, rest = [], []
-    for one in lists:
-        rows = read_list(files, one.path)
-        left = [row for row in rows if row[0] not in paths]
-        if len(left) == len(rows):
-            kept.append(one)
-        else:
-            rest += left
-    return kept, rest
 
 
 def kept_from(manifest: Manifest, query: str) -> int:

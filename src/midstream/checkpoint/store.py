@@ -44,8 +44,6 @@ class CheckpointStore:
         self._named: dict[int, NamedFiles] = {}
         self._removing: Future[None] | None = None
         """The removal of old manifests that was begun last."""
-        self._listed: list[int] | None = None
-        """The manifests as they were seen just before a commit, and that of the commit."""
 
     @property
     def uri(self) -> str:
@@ -55,9 +53,13 @@ class CheckpointStore:
     def batch_ids(self) -> list[int]:
         """The batches that are done and whose manifests are kept, oldest first."""
         self.wait()
-        names = (path.rpartition("/")[2] for path in self.files.list(MANIFESTS))
-        numbers = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
-        return sorted(int(number) for number in numbers if number.isdecimal())
+        found = map(_batch_at, self.files.list(MANIFESTS))
+        return sorted(batch_id for batch_id in found if batch_id is not None)
+
+    def _newest(self) -> int | None:
+        """The batch that was done last; its manifest's name is the last of all."""
+        found = map(_batch_at, reversed(self.files.list(MANIFESTS)))
+        return next((batch_id for batch_id in found if batch_id is not None), None)
 
     def wait(self) -> None:
         """Waits until old manifests are gone."""
@@ -152,7 +154,7 @@ class CheckpointStore:
         `written` waits for files of the batch that are still being written, and may be called by several threads.
         """
         path, content = manifest_path(manifest.batch_id), manifest.to_bytes()
-        ids = self._refuse_what_is_behind(manifest)
+        self._refuse_what_is_behind(manifest)
         reach("commit.before_sync")
         named = _named(manifest)
         made = f"/{manifest.batch_id:012d}-"
@@ -167,7 +169,6 @@ class CheckpointStore:
         try:
             self.files.write_atomic(path, content, only_if_absent=True, point="manifest", once=once)
             self._named[manifest.batch_id] = named
-            self._listed = [*ids, manifest.batch_id]
         except AlreadyThere as error:
             if self.files.read(path) == content:
                 return
@@ -182,20 +183,16 @@ class CheckpointStore:
         for folder in folders:
             self.files.sync(folder)
 
-    def _refuse_what_is_behind(self, manifest: Manifest) -> list[int]:
-        """Fails if a later driver has committed: its manifests may have taken the place of ours, and ours be gone.
-
-        Gives the batches before.
-        """
-        ids = self.batch_ids()
-        epoch = self.named(ids[-1]).epoch if ids else 0
-        if ids and (ids[-1] > manifest.batch_id or epoch > manifest.epoch):
+    def _refuse_what_is_behind(self, manifest: Manifest) -> None:
+        """Fails if a later driver has committed: its manifests may have taken the place of ours, and ours be gone."""
+        newest = self._newest()
+        epoch = 0 if newest is None else self.named(newest).epoch
+        if newest is not None and (newest > manifest.batch_id or epoch > manifest.epoch):
             raise JobError(
                 f"batch {manifest.batch_id} is not committed: another driver has continued with {self.uri}",
-                detail=f"batch {ids[-1]} is done, in epoch {epoch}; this driver's is {manifest.epoch}",
+                detail=f"batch {newest} is done, in epoch {epoch}; this driver's is {manifest.epoch}",
                 hint="this driver was unresponsive for too long; leave the job to the other one",
             )
-        return ids
 
     def retain(self, n: int, still_held: Callable[[], None] = lambda: None) -> list[int]:
         """Removes all but the newest `n` manifests while the caller goes on; gives the batches removed.
@@ -205,8 +202,7 @@ class CheckpointStore:
         """
         if n < 1:
             raise JobError(f"at least one manifest must be retained, not {n}")
-        listed, self._listed = self._listed, None
-        gone = (self.batch_ids() if listed is None else listed)[:-n]
+        gone = self.batch_ids()[:-n]
         if gone:
             still_held()
             self._removing = begin(self._remove, gone)
@@ -221,9 +217,13 @@ class CheckpointStore:
 
 
 def _named(manifest: Manifest) -> NamedFiles:
-    return NamedFiles(
-        frozenset(manifest.files()), frozenset(listed.path for listed in manifest.lists()), manifest.epoch
-    )
+    return NamedFiles(frozenset(manifest.files()), frozenset(manifest.lists()), manifest.epoch)
+
+
+def _batch_at(path: str) -> int | None:
+    """The batch of a manifest by its path; None for other files."""
+    number = path.rpartition("/")[2].removesuffix(SUFFIX)
+    return int(number) if path.endswith(SUFFIX) and number.isdecimal() else None
 
 
 def manifest_path(batch_id: int) -> str:

@@ -296,9 +296,10 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
         state.spread.seen(batch.slots.spread) if state.spread.groups else (),
         {name: query.merging for name, query in sorted({**state.queries, **batch.queries}.items()) if query.merging},
     )
-    entries = {name: entry_of(query) for name, query in state.queries.items()}
     made = Outcome(batch).manifest(notes.offsets, terms)
-    return made if state.faults == NO_FAULTS else state.faults.in_manifest(made, batch.before, entries)
+    if state.faults == NO_FAULTS:
+        return made
+    return state.faults.in_manifest(made, batch.before, {name: entry_of(q) for name, q in state.queries.items()})
 
 
 def _declared(before: Manifest | None, needed: Needed) -> dict[str, Mapping[str, Any]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.checkpoint.file_entries import FilesRead, ResultFile, SourceFile
+from midstream.checkpoint.file_entries import File, FileLog, FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import query_of, replaced_name
 from midstream.checkpoint.packs import Stored
@@ -29,6 +29,7 @@ from midstream.checkpoint.records import (
     Streams,
     grouped,
     remembered,
+    summed,
 )
 from midstream.distribution.fragments import Routing, SpreadGroup, key_classes
 from midstream.job.actions import Decided
@@ -104,7 +105,8 @@ class Outcome:
     def _streams(self, numbers: Mapping[str, int]) -> Streams:
         batch, before, read = self.batch, self.before.streams, self.batch.incoming.files or FilesRead()
         names = sorted(d.name for d in batch.incoming.streams.values() if not d.name.startswith("#"))
-        moved = {name: files for name, files in read.moved.items() if before.folders.get(name) != read.folders[name]}
+        changed = {name for name in read.moved if before.folders.get(name) != read.folders[name]}
+        moved = {name: FileLog(files) for name, files in read.moved.items() if name in changed}
         rows = counted_by_stream(batch.reports, "rows")
         silent = silences(before.silent, names, {name: rows.get(name, 0) for name in names})
         held = waits(reads_of(batch.queries), self.registers, silent)
@@ -120,18 +122,17 @@ class Outcome:
             doubted=sorted(batch.incoming.reaches.doubted),
             nulls=self._nulls(before.nulls),
             files=self._read({**before.files, **moved}, read.files),
-            listed={stream: lists for stream, lists in before.listed.items() if stream not in moved},
             folders={**before.folders, **read.folders},
             positions={**before.positions, **read.positions},
             lags=read.lags,
             order=[batch.incoming.streams[port].name for port in sorted(batch.incoming.streams)],
         )
 
-    def _read(self, before: FilesOf, now: FilesOf) -> FilesOf:
+    def _read(self, before: Mapping[str, FileLog[SourceFile]], now: FilesOf) -> dict[str, FileLog[SourceFile]]:
         """The files that were read by now; of those of the batch, between which times their rows count."""
         latest, since = self.latest.get, self.batch.registers.get
         read = {n: [replace(f, latest=latest(n), register=since(n)) for f in files] for n, files in now.items()}
-        return {stream: (*before.get(stream, ()), *read.get(stream, ())) for stream in {**before, **now}}
+        return {**before, **{n: _grown(before.get(n, FileLog()), files) for n, files in read.items()}}
 
     def _nulls(self, before: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """The columns of streams in which some row had no value by now."""
@@ -194,7 +195,9 @@ class Outcome:
 
     def _slots(self, terms: Terms) -> Slots:
         batch, before, moved, decided = self.batch, self.before.slots, self.batch.changes.moved, terms.decided
-        now = self._by_group(report.traffic.groups for report in batch.reports)
+        now = np.zeros(len(batch.slots.routing), np.int64)
+        for counts in (report.traffic.groups.counts for report in batch.reports):
+            now[: len(counts)] += counts
         return Slots(
             routing=batch.slots.routing,
             count=batch.slots.count,
@@ -211,14 +214,6 @@ class Outcome:
             class_loads=self._class_loads(),
         )
 
-    def _by_group(self, reported: Iterable[Mapping[int, int]]) -> npt.NDArray[np.int64]:
-        """The rows of all slots by their partition groups."""
-        found = np.zeros(len(self.batch.slots.routing), np.int64)
-        for counts in reported:
-            groups = np.fromiter(counts, np.intp, len(counts))
-            found[groups] += np.fromiter(counts.values(), np.int64, len(counts))
-        return found
-
     def _class_loads(self) -> dict[str, tuple[float, ...]]:
         """What exchanges of each key class have carried lately, by partition group; classes that are gone have none."""
         batch, before = self.batch, self.before.slots.class_loads
@@ -227,7 +222,8 @@ class Outcome:
         queries = [own for query in batch.queries.values() for own in (query, query.after_batch)]
         found = {}
         for name in sorted({name for query in queries for name in key_classes(query.staged)}):
-            now = self._by_group(report.traffic.of_class(name) for report in batch.reports)
+            sent = summed(pair for report in batch.reports for pair in report.traffic.of_class(name).items())
+            now = [sent.get(group, 0) for group in range(len(batch.slots.routing))]
             found[name] = tuple(remembered(before.get(name, ()), now))
         return {name: loads for name, loads in found.items() if any(loads)}
 
@@ -261,11 +257,11 @@ class Outcome:
 
     def _outputs(self) -> Outputs:
         before, queries = self.before.outputs, self.batch.queries
+        logs = {name: before.results.get(name, FileLog()) for name in queries}
         return replace(
             before,
-            results={name: [*before.results.get(name, ()), *self._new_results.get(name, ())] for name in queries},
-            listed={name: before.listed[name] for name in queries if name in before.listed},
-            dead_letters=[*before.dead_letters, *(f for r in self.batch.reports for f in r.dead_letters)],
+            results={name: _grown(log, self._new_results.get(name, ())) for name, log in logs.items()},
+            dead_letters=_grown(before.dead_letters, (f for r in self.batch.reports for f in r.dead_letters)),
         )
 
     @cached_property
@@ -353,7 +349,8 @@ class Outcome:
     def _heard(self, query: RunningQuery) -> bool:
         """Whether results leave with this batch."""
         since, until = self.before.released.get(query.name, BEGINNING), self._released(query)
-        files = [*self.before.outputs.results.get(query.name, ()), *self._new_results.get(query.name, ())]
+        known = self.before.outputs.results.get(query.name, FileLog())
+        files = _grown(known, self._new_results.get(query.name, ())).newer
         return any(file.first_from < until and file.last_from >= since for file in files)
 
     def _parts(self, query: RunningQuery, slots: Collection[int], number: int | None = None) -> list[FragmentReport]:
@@ -382,6 +379,11 @@ class Outcome:
                 record = migration.record(own.plan.text, self.batch.batch_id, migration.outcome, account)
                 ended.append(record if own is query else {**record, "slots": list(slots)})
         return ended
+
+
+def _grown(log: FileLog[File], files: Iterable[File]) -> FileLog[File]:
+    """Files, with some that are newer."""
+    return FileLog(tuple(chain(log.newer, files)), log.lists)
 
 
 def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from midstream.checkpoint.check import check_state
+from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lease import Lease
-from midstream.checkpoint.lists import dead_letters_of, results_of
+from midstream.checkpoint.lists import without as left_of
 from midstream.checkpoint.manifest import Manifest, of_our_own
 from midstream.checkpoint.outputs import Output, open_output, outputs_of
 from midstream.checkpoint.spark_log import log_after
@@ -65,12 +66,10 @@ def without(files: Files, manifest: Manifest, lost: Iterable[Output]) -> Manifes
     """The manifest without some files of results or dead letters, which it remembers to have had."""
     gone = list(lost)
     paths = {output.path for output in gone}
-    queries = {*manifest.outputs.results, *manifest.outputs.listed}
+    outputs = manifest.outputs
     records = [{"path": output.path, "rows": output.rows, "batch": output.batch_id} for output in gone]
     return manifest.with_outputs(
-        results={q: tuple(f for f in results_of(files, manifest, q) if f.path not in paths) for q in sorted(queries)},
-        listed={},
-        dead_letters=tuple(f for f in dead_letters_of(files, manifest) if f.path not in paths),
-        listed_dead_letters=(),
-        given_up=(*manifest.outputs.given_up, *records),
+        results={query: left_of(files, log, ResultFile, paths) for query, log in outputs.results.items()},
+        dead_letters=left_of(files, outputs.dead_letters, DeadLetterFile, paths),
+        given_up=(*outputs.given_up, *records),
     )

@@ -10,6 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, TypeVar
 
 from midstream.adaptation.policy import Mode, Policy, mode_of, policy_of
@@ -359,13 +360,23 @@ class Event(ABC):
 
 def copied(record: Record) -> Record:
     """A state, or a part of one, to be changed apart: its dictionaries and sets hold values, which are replaced."""
-    parts: dict[str, Any] = {each.name: getattr(record, each.name) for each in fields(record)}  # type: ignore[arg-type]
+    kind: Any = type(record)
+    parts: dict[str, Any] = {name: getattr(record, name) for name in _names(kind)}
     for name, part in parts.items():
-        if isinstance(part, dict | set):
+        if isinstance(part, _CHANGED):
             parts[name] = part.copy()
-        elif isinstance(part, Faults | Verifications | SpreadGroups):
+        elif isinstance(part, _PARTS):
             parts[name] = copied(part)
-    return type(record)(**parts)
+    copy: Record = kind(**parts)
+    return copy
+
+
+_CHANGED, _PARTS = (dict, set), (Faults, Verifications, SpreadGroups)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 def _route(key: Any, home: Sequence[int] = ()) -> Route:

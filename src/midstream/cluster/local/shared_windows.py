@@ -11,17 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from midstream.algebra.physical import PhysicalNode, SourceNode, walk_physical
 from midstream.checkpoint.records import grouped
 from midstream.cluster.local.shared_parts import Owner, SharedPart
+from midstream.job.task.task_graph import has_null_keys, window_alias
 from midstream.migration.contents import ports_of
 from midstream.migration.execution import SingleBox
 from midstream.operators.base import Operator
 from midstream.operators.box import Wire
 from midstream.operators.elements import Elements
-from midstream.operators.join import SymmetricJoin
 from midstream.operators.state.sorted_state import SortedState
-from midstream.scheduling.sharing import Tap
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class WholeWindow:
     @property
     def has_null_keys(self) -> bool:
         """Whether rows with a null key are there too: a join by equality drops them."""
-        return not isinstance(self.operator, SymmetricJoin) or self.operator.nulls_equal or not self.state.key
+        return has_null_keys(self.operator, self.state)
 
     def content(self) -> Elements:
         """What is still valid of it."""
@@ -51,18 +49,10 @@ def windows_of(owner: Owner) -> Iterator[WholeWindow]:
     for i, operator in enumerate([] if box is None else box.operators):
         assert box is not None
         for port, state in ports_of(operator):
-            alias = None if port is None else _alias(box.nodes[i].inputs[port])
+            alias = None if port is None else window_alias(box.nodes[i].inputs[port])
             if alias is not None and port is not None:
                 whole_from = max(operator.frontier, owner.whole_from)
                 yield WholeWindow(alias, owner.since[alias], Wire(i, port), operator, state, whole_from)
-
-
-def _alias(node: PhysicalNode) -> str | None:
-    """The one stream below a node that remembers nothing."""
-    nodes = list(walk_physical(node))
-    sources = [n for n in nodes if isinstance(n, SourceNode)]
-    plain = not any(n.stateful or isinstance(n, Tap) for n in nodes)
-    return sources[0].stream.alias if plain and len(sources) == 1 else None
 
 
 def windows_in_common(owner: Owner, owners: Iterable[Owner]) -> Iterator[tuple[WholeWindow, WholeWindow]]:

@@ -191,7 +191,7 @@ def _require_folders(
     """Refuses streams that were folders and are none, unless Spark's own log has their files."""
     if manifest is None or manifest.query_id != LOCAL:
         return
-    read = {name for name, files in (*manifest.streams.files.items(), *manifest.streams.listed.items()) if files}
+    read = {name for name, files in manifest.streams.files.items() if files.count}
     for name in [s.declaration.name for s in inputs if s.declaration.name in read - folders.keys()]:
         raise JobError(
             f"stream {name} was read from a folder so far and cannot continue from another source",

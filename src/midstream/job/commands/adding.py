@@ -130,9 +130,7 @@ def _over(plan: Plan, core: Core, columns: tuple[str, ...] | list[str]) -> Plan:
 def _remembered(relation: Relation, text: str, every: int | None) -> Plan:
     """The plan of a text that a manifest holds; what has no join to order has a text that orders nothing."""
     usual = plan_query(relation, None, every)
-    # Earlier checkpoints name one place of several, or streams without a sign between them.
-    earlier = (usual.text.partition("; ")[0], usual.text.replace("; ", " "))
-    return usual if text in ("", usual.text, *earlier) else plan_query(relation, text, every)
+    return usual if text in ("", usual.text) else plan_query(relation, text, every)
 
 
 def first_plan(job: Job, relation: Relation, wanted: Plan | str | None = None, every: int | None = None) -> Plan:

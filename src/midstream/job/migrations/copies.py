@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.file_entries import FileLog
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name, query_of, renamed_lane
 from midstream.checkpoint.records import QueryAccount
@@ -21,32 +22,19 @@ def with_copy(manifest: Manifest, name: str) -> Manifest:
     """
     manifest = without_copy(manifest, name)
     copy, released = copy_name(name), manifest.released.get(name, BEGINNING)
-    waiting = tuple(file for file in manifest.outputs.results.get(name, ()) if file.last_from >= released)
+    waiting = tuple(file for file in manifest.outputs.results.get(name, FileLog()).newer if file.last_from >= released)
     its = manifest.account(name)
     account = QueryAccount(sharing=its.sharing, plans=its.plans)
-    made = _doubled_as(manifest, name, copy).mapped(
+    made = manifest.mapped(
         lambda by_query: {**by_query, **{renamed_lane(q, copy): by_query[q] for q in _parts_of(by_query, name)}}
     )
-    listed = {query: lists for query, lists in made.outputs.listed.items() if query != copy}
-    made = made.with_outputs(results={**made.outputs.results, copy: waiting}, listed=listed)
+    made = made.with_outputs(results={**made.outputs.results, copy: FileLog(waiting)})
     return replace(made, accounts={**made.accounts, copy: account})
 
 
 def without_copy(manifest: Manifest, name: str) -> Manifest:
     """The manifest without a query's copy."""
-    copy = copy_name(name)
-    if (move := manifest.slots.doubled) is not None:
-        queries = {query: how for query, how in move.queries.items() if query != copy}
-        manifest = manifest.with_doubled(replace(move, queries=queries))
-    return manifest.without([copy])
-
-
-def _doubled_as(manifest: Manifest, name: str, copy: str) -> Manifest:
-    """The manifest in which groups move for a copy of a query in the same way as for the query, if they do."""
-    move = manifest.slots.doubled
-    if move is None or name not in move.queries:
-        return manifest
-    return manifest.with_doubled(replace(move, queries={**move.queries, copy: move.queries[name]}))
+    return manifest.without([copy_name(name)])
 
 
 def _parts_of(by_query: Mapping[str, Any], query: str) -> list[str]:

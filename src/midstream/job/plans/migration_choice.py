@@ -8,9 +8,7 @@ to where the other needs it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import NoReturn
 
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.statistics import Statistics
@@ -102,59 +100,39 @@ def legal_strategy(
     strategy = strategy_named(asked)
     if fit_tasks(query, target) and query.staged.stages == 1:
         return way(strategy, query.plan, target.plan, query.functions, part), False
-    if alone:
-        return _legal_alone(query, target, asked), False
-    known = _while_groups_move(query, target) if moving else _between_slots(query, target)
+    known = _known(query, target, alone, moving)
+    usable = [name for name in known if is_permitted(_require, query, target, known[name])]
     if asked == "auto":
-        legal = [
-            name
-            for name in known
-            if name != "genmig_reference_point" and is_permitted(_require, query, target, known[name])
-        ]
-        if moving and not legal:
-            _refuse(query, target, strategy, known)
-        if len(legal) > 1:
-            return Auto({name: known[name] for name in legal}), True
+        preferred = [name for name in usable if name != "genmig_reference_point"]
+        if len(preferred) > 1:
+            return Auto({name: known[name] for name in preferred}), not alone
         # Where none is legal, the refusal of moving_state says why.
-        strategy = known[legal[0] if legal else "moving_state"]
-    if strategy.name not in known:
-        _refuse(query, target, strategy, known)
-    strategy = known[strategy.name]
-    _require(query, target, strategy)
-    return strategy, not isinstance(strategy, WithinFragments)
-
-
-def _between_slots(query: RunningQuery, target: RunningQuery) -> dict[str, Strategy]:
-    """The strategies for plans of several stages; where these are the same, states are paced inside tasks."""
-    paced = within_fragments(strategy_named("moving_state_paced"), query.staged, target.staged)
-    if paced is None or not is_permitted(_require, query, target, paced):
-        return BETWEEN_SLOTS
-    return {**BETWEEN_SLOTS, paced.name: paced}
-
-
-def _while_groups_move(query: RunningQuery, target: RunningQuery) -> dict[str, Strategy]:
-    """Those that need no state of a whole plan in one place: inside tasks, or by a lane that opens empty."""
-    made = [within_fragments(strategy_named(name), query.staged, target.staged) for name in INSIDE_FRAGMENTS]
-    splits = {name: BETWEEN_SLOTS[name] for name in ("genmig", "genmig_reference_point")}
-    return {**{strategy.name: strategy for strategy in made if strategy is not None}, **splits}
-
-
-def _legal_alone(query: RunningQuery, target: RunningQuery, asked: str) -> Strategy:
-    """The strategy by which a slot of a query of several stages goes over to another plan by itself."""
-    made = [within_fragments(strategy_named(name), query.staged, target.staged) for name in INSIDE_FRAGMENTS]
-    known = {strategy.name: strategy for strategy in made if strategy is not None}
-    if asked == "auto" and known:
-        auto = Auto(known)
-        auto.refuse(query.plan, target.plan, query.functions)
-        return auto
+        asked = preferred[0] if preferred else "moving_state"
     if asked not in known:
         raise MigrationError(
-            f"{strategy_named(asked).name} cannot migrate a slot of query {query.name}: its plans have several stages",
+            f"{strategy.name} cannot migrate {'a slot of ' if alone else ''}query {query.name}: its plans have several "
+            "stages, or need rows in other slots",
             detail=str(target.staged),
-            hint=f"use {' or '.join(INSIDE_FRAGMENTS)}",
+            hint=f"use {' or '.join(usable)}" if usable else "no strategy can migrate between these plans",
         )
-    known[asked].refuse(query.plan, target.plan, query.functions)
-    return known[asked]
+    _require(query, target, known[asked])
+    return known[asked], not isinstance(known[asked], WithinFragments)
+
+
+def _known(query: RunningQuery, target: RunningQuery, alone: bool, moving: bool) -> dict[str, Strategy]:
+    """The strategies for plans of several stages; where these are the same, fragments migrate inside their tasks.
+
+    A slot `alone` can go over inside its tasks only. While groups are `moving`, no state of a whole plan is in one
+    place: plans migrate inside tasks, or by a lane that opens empty.
+    """
+    made = [within_fragments(strategy_named(name), query.staged, target.staged) for name in INSIDE_FRAGMENTS]
+    within = {strategy.name: strategy for strategy in made if strategy is not None}
+    if alone:
+        return {**within}
+    if moving:
+        return {**within, **{name: BETWEEN_SLOTS[name] for name in ("genmig", "genmig_reference_point")}}
+    paced = [s for s in made[1:] if s is not None and is_permitted(_require, query, target, s)]
+    return {**BETWEEN_SLOTS, **{strategy.name: strategy for strategy in paced}}
 
 
 def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> None:
@@ -170,16 +148,6 @@ def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> N
             detail="ISTREAM, DSTREAM and RSTREAM must see one relation, and each side has only its own part of it",
             hint="use strategy moving_state",
         )
-
-
-def _refuse(query: RunningQuery, target: RunningQuery, strategy: Strategy, known: Mapping[str, Strategy]) -> NoReturn:
-    legal = [name for name in known if is_permitted(_require, query, target, known[name])]
-    raise MigrationError(
-        f"{strategy.name} cannot migrate query {query.name}: its plans have several stages, "
-        "or need rows in other slots",
-        detail=str(target.staged),
-        hint=f"use {' or '.join(legal)}" if legal else "no strategy can migrate between these plans",
-    )
 
 
 def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Statistics | None) -> Decision:

@@ -125,4 +125,9 @@ def _add(seen: Seen, fragment: int, reports: Sequence[OperatorReport]) -> None:
     for report in reversed(reports):
         place = fragment, report.label, numbers[report.label]
         numbers[report.label] += 1
-        seen.setdefault(place, OperatorReport(report.label)).add(report)
+        if place not in seen:
+            seen[place] = report
+            continue
+        known, seen[place] = seen[place], OperatorReport(report.label)
+        seen[place].add(known)
+        seen[place].add(report)

@@ -107,8 +107,7 @@ def under_other_name(manifest: Manifest, name: str, new: str) -> Manifest:
     def renamed(known: Mapping[str, Any]) -> dict[str, Any]:
         return {renamed_lane(lane, new) if query_of(lane) == name else lane: own for lane, own in known.items()}
 
-    made, move = manifest.mapped(renamed), manifest.slots.doubled
-    return made if move is None else made.with_doubled(replace(move, queries=renamed(move.queries)))
+    return manifest.mapped(renamed)
 
 
 def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[str]) -> Manifest:

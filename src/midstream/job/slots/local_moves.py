@@ -11,40 +11,58 @@ Where a plan's state does not follow from what another plan keeps, all slots fir
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import lane_name
 from midstream.distribution.fragments import Routing
 from midstream.errors import MigrationError
+from midstream.job.lanes import plan_lanes
 from midstream.job.plans.local_plans import SlotPlans, plans_by_slot
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import PlanMove
 
 
-def pair_moves(
+def state_moves(
     query: RunningQuery, target: RunningQuery, before: Manifest, old: Routing, new: Routing
-) -> list[PlanMove]:
-    """How the state of a query whose slots run by different plans comes to other slots; refuses what does not follow.
+) -> tuple[RunningQuery, list[PlanMove], dict[str, Any] | None]:
+    """A query by the plans that its slots will run by, how its state comes to them, and what the history says of it.
 
-    `target` is the query by the plans that its slots will run by.
+    `target` has states in the order that they will have. The history tells of slots that have to come to one plan.
     """
-    stored = before.segments.get(query.name, {})
-    frontier = before.advanced_to.get(query.name, BEGINNING)
-    going = _going(query, old, new)
-    moves: list[PlanMove] = []
-    for sender, senders in _by_plan(query, old.slots):
-        for receiver, receivers in _by_plan(target, new.slots):
-            from_slots = {slot for slot in senders if going[slot] & receivers}
-            if not from_slots:
-                continue
-            part = {n: {s: e for s, e in slots.items() if s in from_slots} for n, slots in stored.items()}
-            several = len(receiver.staged.fragments) > 1
-            into = frozenset(receivers)
-            pair = PlanMove(query.name, sender, receiver, part, frontier, len(moves), into=into, within=several)
-            moves.append(pair)
-    return moves
+    target = after_move(target, new.slots)
+    try:
+        return target, list(_moves(query, target, before, old, new)), None
+    except MigrationError as error:
+        if not query.local:
+            raise
+        return _unified(query, target, before, old, new, error)
+
+
+def _moves(
+    query: RunningQuery, target: RunningQuery, before: Manifest, old: Routing, new: Routing
+) -> Iterator[PlanMove]:
+    """How the state of each lane comes to other plans and slots, pair by pair of plans where slots have their own."""
+    frontier, lanes = before.advanced_to.get(query.name, BEGINNING), {n: own for n, own, _ in plan_lanes(query)}
+    for number, coming, _ in plan_lanes(target):
+        lane = lane_name(query.name, number)
+        stored = before.segments.get(lane, {})
+        if not query.local:
+            yield PlanMove(lane, lanes[number], coming, stored, frontier)
+            continue
+        going, pairs = _going(query, old, new), 0
+        for sender, senders in _by_plan(query, old.slots):
+            for receiver, receivers in _by_plan(coming, new.slots):
+                from_slots = {slot for slot in senders if going[slot] & receivers}
+                if not from_slots:
+                    continue
+                part = {n: {s: e for s, e in slots.items() if s in from_slots} for n, slots in stored.items()}
+                several, into = len(receiver.staged.fragments) > 1, frozenset(receivers)
+                yield PlanMove(lane, sender, receiver, part, frontier, pairs, into=into, within=several)
+                pairs += 1
 
 
 def _by_plan(query: RunningQuery, slots: int) -> Iterator[tuple[RunningQuery, set[int]]]:
@@ -73,25 +91,15 @@ def after_move(query: RunningQuery, slots: int) -> RunningQuery:
     return replace(query, local={slot: own for slot, own in query.local.items() if slot < slots})
 
 
-def unified(
-    query: RunningQuery,
-    sorted_query: RunningQuery,
-    before: Manifest,
-    old: Routing,
-    new: Routing,
-    refusal: MigrationError,
+def _unified(
+    query: RunningQuery, target: RunningQuery, before: Manifest, old: Routing, new: Routing, refusal: MigrationError
 ) -> tuple[RunningQuery, list[PlanMove], dict[str, Any]]:
-    """The query by one plan in all slots, how its state comes to that, and what the history says of it.
-
-    `sorted_query` is the query with states in the order that they will have.
-    """
-    for candidate, _ in [(sorted_query, set()), *_by_plan(sorted_query, old.slots)]:
-        target = replace(candidate, local={}, migration=None)
-        try:
-            moves = pair_moves(query, target, before, old, new)
-        except MigrationError:
-            continue
-        return target, moves, _record(query, target, old.slots, before.batch_id + 1, refusal)
+    """The query by one plan in all slots, if there is one to which the states of all others come."""
+    for plan, _ in [(target, set()), *_by_plan(target, old.slots)]:
+        one = replace(plan, local={}, migration=None)
+        with suppress(MigrationError):
+            moves = list(_moves(query, one, before, old, new))
+            return one, moves, _record(query, one, old.slots, before.batch_id + 1, refusal)
     raise refusal
 
 

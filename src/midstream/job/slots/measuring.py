@@ -26,7 +26,7 @@ from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.spreading import SpreadGroups, merging_for
-from midstream.job.task.reports import Report, Traffic
+from midstream.job.task.reports import Report, RowsByGroup, Traffic
 
 WORK = ("state", "kernel", "write")
 """What of a slot's seconds is work of its own, rather than waiting for rows."""
@@ -230,7 +230,7 @@ def _elsewhere(groups: Sequence[SpreadGroup], reports: Sequence[Report]) -> list
     found = []
     for shared in groups:
         arrived = {
-            report.slot: report.traffic.arrived.get(shared.spread, {}).get(shared.group, 0)
+            report.slot: report.traffic.arrived.get(shared.spread, RowsByGroup()).get(shared.group, 0)
             for report in reports
             if report.stage == 0
         }

@@ -8,17 +8,17 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import lane_name, query_of
+from midstream.checkpoint.names import query_of
 from midstream.checkpoint.packs import Stored
 from midstream.checkpoint.records import DoubledMove
 from midstream.distribution.fragments import Routing, in_words, key_classes
 from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
-from midstream.job.lanes import TO_OWN_PLAN, Filled, plan_lanes, regrouped
+from midstream.job.lanes import TO_OWN_PLAN, Filled, regrouped
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import in_tasks, moved_by_name
-from midstream.job.slots.local_moves import after_move, pair_moves, unified
+from midstream.job.slots.local_moves import after_move, state_moves
 from midstream.job.slots.moving import Move, PlanMove
 from midstream.job.slots.pacing import Replay, after_replays, replays
 from midstream.job.slots.rerouting import Rerouting
@@ -139,15 +139,10 @@ class Relocation:
                 continue
             if name in placed or name in (named or {}):
                 targets[name] = after_move(targets[name], new.slots)
-            elif query.local:
-                targets[name], between, text = _between_plans(query, targets[name], before, self.old, new)
-                plans += between
-                united.update({name: text} if text else {})
-            elif moves or name in recut:
-                plans.append(_plan_move(before, name, query, targets[name]))
-            else:
-                lanes = plan_lanes(targets[name])
-                plans += [_plan_move(before, lane_name(name, number), own, own) for number, own, _ in lanes]
+                continue
+            targets[name], states, record = state_moves(query, targets[name], before, self.old, new)
+            plans += states
+            united.update({name: [record]} if record else {})
         move = Move(self.checkpoint, self.batch_id, [*plans, *replayed.values()], self.old, new, self.memory)
         reports: list[Report]
         reports, seconds = (yield MoveState(move)) if move.working else ([], 0.0)
@@ -202,10 +197,6 @@ def _without_cancelled(before: Manifest, going: Mapping[str, MigrationUnderWay])
     return replace(before, segments=segments)
 
 
-def _plan_move(before: Manifest, lane: str, old: RunningQuery, new: RunningQuery) -> PlanMove:
-    return PlanMove(lane, old, new, before.segments.get(lane, {}), before.advanced_to.get(old.name, BEGINNING))
-
-
 def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest | None, routing: Routing) -> int:
     """How many rows would go to other slots if the state of a query were moved to another plan now."""
     if manifest is None:
@@ -240,18 +231,6 @@ def _named(
             return None
         found[name] = moved
     return found
-
-
-def _between_plans(
-    query: RunningQuery, sorted_query: RunningQuery, before: Manifest, old: Routing, new: Routing
-) -> tuple[RunningQuery, list[PlanMove], list[dict[str, Any]]]:
-    """A query whose slots run by different plans, in other slots; what the history says if they come to one plan."""
-    target = after_move(sorted_query, new.slots)
-    try:
-        return target, pair_moves(query, target, before, old, new), []
-    except MigrationError as error:
-        target, moves, record = unified(query, sorted_query, before, old, new, error)
-        return target, moves, [record]
 
 
 def _after(query: RunningQuery) -> RunningQuery:

@@ -70,13 +70,14 @@ class Layout:
     def payload(self, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """A port's rows in their own schema, without columns that did not come."""
         rows = _unpacked(rows)
-        places = zip(self.places[port], self.schemas[port], strict=True)
-        come = [(self.columns[i].name, f) for i, f in places if self.columns[i].name in rows.schema.names]
+        schema, names = self.schemas[port], rows.schema.names
+        come = [(i, f) for i, f in zip(self.places[port], schema, strict=True) if self.columns[i].name in names]
         if not come:
             return rows_without_columns(rows.num_rows)
-        carried = [(rows.column(name), f.type) for name, f in come]
+        carried = [(rows.column(self.columns[i].name), f.type) for i, f in come]
         arrays = [column if column.type == kind else restored(column, kind) for column, kind in carried]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([f for _, f in come]))
+        schema = schema if len(come) == len(schema) else pa.schema([f for _, f in come])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def wide(self, port: int, columns: Sequence[pa.Array], length: int) -> list[pa.Array]:
         """A port's columns among the shared ones."""
@@ -132,18 +133,22 @@ def portions(
     No column of a portion is larger than one batch can hold.
     """
     held: list[pa.RecordBatch] = []
-    sizes: npt.NDArray[np.int64] | int = 0
+    size = 0
     for batch in batches:
-        more = np.array([column.nbytes for column in batch.columns], np.int64)
-        if held and int((sizes + more).max(initial=0)) > most_text:
+        size += batch.nbytes
+        if held and size > most_text and _widest([*held, batch]) > most_text:
             yield held, True
-            held, sizes = [], 0
+            held, size = [], batch.nbytes
         held.append(batch)
-        sizes = sizes + more
-        if int(sizes.sum()) > most:
+        if size > most:
             yield held, True
-            held, sizes = [], 0
+            held, size = [], 0
     yield held, False
+
+
+def _widest(batches: Sequence[pa.RecordBatch]) -> int:
+    """The bytes of the largest column of some batches together."""
+    return max((sum(parts) for parts in zip(*([c.nbytes for c in b.columns] for b in batches), strict=True)), default=0)
 
 
 GROUP_BITS = 8

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import ARRIVAL, StreamDeclaration
 from midstream.algebra.physical import SourceNode
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.time import BEGINNING, FARTHEST
 from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS
 from midstream.checkpoint.process import this_process
 from midstream.connectors.files.bad_rows import BAD, BadRow, readable
@@ -88,14 +88,11 @@ class Intake:
             rows, ticks = restamped(declaration, rows, ticks, max(register, reach.latest))
         else:
             rows, ticks = self._within(name, rows, ticks, reach)
-        if len(ticks) and register > BEGINNING:
+        if len(ticks) and (earliest := int(ticks.min())) < register:
             late = ticks < register
-            if late.any():
-                self._bury(name, rows, late, "late", self.report.streams.late)
-                self.report.streams.late_by[name] = max(
-                    self.report.streams.late_by.get(name, 0), register - int(ticks.min())
-                )
-                rows, ticks = _where(rows, ticks, ~late)
+            self._bury(name, rows, late, "late", self.report.streams.late)
+            self.report.streams.late_by[name] = max(self.report.streams.late_by.get(name, 0), register - earliest)
+            rows, ticks = _where(rows, ticks, ~late)
         if len(ticks):
             self.report.streams.latest[name] = max(self.report.streams.latest.get(name, BEGINNING), int(ticks.max()))
         if columns is not None and ARRIVAL in columns and ARRIVAL not in rows.schema.names:
@@ -126,6 +123,8 @@ class Intake:
 
     def _within(self, name: str, rows: pa.RecordBatch, ticks: Ticks, reach: Reach) -> tuple[pa.RecordBatch, Ticks]:
         """The rows whose times are believed."""
+        if not len(ticks) or (ticks.min() > -FARTHEST and ticks.max() <= min(reach.until, FARTHEST - 1)):
+            return rows, ticks
         odd = ~in_range(ticks)
         if odd.any():
             self._bury(name, rows, odd, OUT_OF_RANGE, self.report.streams.unusable)

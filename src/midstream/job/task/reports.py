@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import NamedTuple
 
@@ -197,13 +197,43 @@ class StreamCounts:
     """Rows beyond the reach of a stream that may have gone on there, as spans."""
 
 
+class RowsByGroup(Mapping[int, int]):
+    """How many rows there are of each partition group that has some.
+
+    >>> dict(RowsByGroup([0, 3]))
+    {1: 3}
+    """
+
+    def __init__(self, counts: Sequence[int] | npt.NDArray[np.int64] = ()) -> None:
+        self.counts = np.asarray(counts, np.int64)
+
+    def __getitem__(self, group: int) -> int:
+        count = int(self.counts[group]) if 0 <= group < len(self.counts) else 0
+        if not count:
+            raise KeyError(group)
+        return count
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.flatnonzero(self.counts).tolist())
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.counts))
+
+    def and_of(self, more: npt.NDArray[np.int64]) -> RowsByGroup:
+        """These and more rows."""
+        long, short = (self.counts, more) if len(self.counts) > len(more) else (more, self.counts)
+        together = long.copy()
+        together[: len(short)] += short
+        return RowsByGroup(together)
+
+
 @dataclass(slots=True)
 class Traffic:
     """Which rows came to a slot, and which left it."""
 
-    groups: dict[int, int] = field(default_factory=dict)
+    groups: RowsByGroup = field(default_factory=RowsByGroup)
     """How many rows of each partition group came, or were sent on."""
-    arrived: dict[str, dict[int, int]] = field(default_factory=dict)
+    arrived: dict[str, RowsByGroup] = field(default_factory=dict)
     """How many rows of each partition group came of each stream, of which this slot accounts for them."""
     hot_keys: dict[int, tuple[str, float]] = field(default_factory=dict)
     """Of groups with much of a stream's rows: the key that came most often, and its part of the group's rows."""
@@ -243,10 +273,9 @@ class Traffic:
         if len(groups) and int(groups.min()) < 0:
             groups = groups[groups >= 0]
         counts = np.bincount(groups)
-        present = np.flatnonzero(counts)
-        found = dict(zip(present.tolist(), counts[present].tolist(), strict=True))
-        for known in (self.groups, *(() if stream is None else (self.arrived.setdefault(stream, {}),))):
-            known |= {g: known[g] + count if g in known else count for g, count in found.items()} if known else found
+        self.groups = self.groups.and_of(counts)
+        if stream is not None:
+            self.arrived[stream] = self.arrived.get(stream, RowsByGroup()).and_of(counts)
 
 
 @dataclass(slots=True)

@@ -185,13 +185,16 @@ class ResultPlace:
 
 def write_results(place: ResultPlace, given: Mapping[str, ResultsBuffer]) -> dict[str, ResultFile]:
     """Writes what queries, or sides of them, gave; says where it is for those that gave something."""
+    some = [(name, results) for name, results in given.items() if results.rows]
+    if len(some) == 1:
+        return {name: _alone(place, name, results) for name, results in some}
     found: dict[str, ResultFile] = {}
     alike: dict[str, list[str]] = {}
-    for name, results in given.items():
+    for name, results in some:
         few = not results.spool.rows and results.rows < ALONE
-        if results.rows and few and QUERY not in results.plan.schema.names:
+        if few and QUERY not in results.plan.schema.names:
             alike.setdefault(_columns(results.plan, results.held[0]), []).append(name)
-        elif results.rows:
+        else:
             found[name] = _alone(place, name, results)
     for columns, names in alike.items():
         if len(names) == 1:

@@ -45,12 +45,12 @@ def probed_token(node: KeptWindow) -> tuple[object, ...]:
 
 
 def window_alias(node: PhysicalNode) -> str | None:
-    """The one stream below a node that remembers nothing; what comes through an exchange is none."""
+    """The one stream below a node that remembers nothing; what other fragments or shared parts give is none."""
     nodes = list(walk_physical(node))
     sources = [n for n in nodes if isinstance(n, SourceNode)]
-    plain = not any(n.stateful for n in nodes)
-    one = sources[0] if plain and len(sources) == 1 else None
-    return None if one is None or isinstance(one, Received) else one.stream.alias
+    if any(n.stateful for n in nodes) or [type(source) for source in sources] != [SourceNode]:
+        return None
+    return sources[0].stream.alias
 
 
 class TaskGraph:
