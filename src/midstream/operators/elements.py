@@ -48,7 +48,7 @@ class Elements:
         """Something about some of the columns, found once for all who take them: they are where they are in memory."""
         if self.common is None or not columns:
             return find()
-        places = [(c.type, c.offset, *(None if b is None else b.address for b in c.buffers())) for c in columns]
+        places = [(c.type, c.offset, len(c), *(None if b is None else b.address for b in c.buffers())) for c in columns]
         if (known := (what, *places)) not in self.common:
             self.common[known] = (find(), columns)
         return cast(T, self.common[known][0])
