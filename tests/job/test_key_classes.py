@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.job.chain import Chain
 from tests.job.many import Many
+from tests.job.spreading import GroupBroughtHome, GroupSpread
 from tests.job.staged_queries import draw_query
 from tests.job.test_chain import KEYS, KEYS_GROUPED, STAGES, as_multiset, tables
 from tests.job.test_local_plans import many_keys
@@ -27,7 +28,7 @@ from midstream.distribution.fragments import SpreadGroup, class_received, key_cl
 from midstream.distribution.stages import cut
 from midstream.inputs import catalog_of
 from midstream.job.batch import Batch
-from midstream.job.events import GroupBroughtHome, GroupSpread, MoveCancelled
+from midstream.job.events import MoveCancelled
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.measuring import Measured, measured
 from midstream.job.slots.slot_decisions import SlotDecisions

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.job.chain import Chain
+from tests.job.spreading import GroupBroughtHome
 from tests.job.test_chain import GROUPS, STAGES, THREE
 from tests.job.test_doubled_moves import SPLIT, moved
 from tests.job.test_local_plans import many_keys
@@ -17,7 +18,7 @@ from tests.profiles import always
 
 import midstream as ms
 from midstream.api import ask
-from midstream.job.events import GroupBroughtHome, MoveCancelled
+from midstream.job.events import MoveCancelled
 from midstream.job.task.lanes import Region
 from midstream.migration import moving_state_paced
 from midstream.operators.elements import Elements

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.job.chain import Chain
+from tests.job.spreading import GroupBroughtHome, GroupSpread
 from tests.profiles import always, examples
 
 import midstream as ms
@@ -23,7 +24,6 @@ from midstream.checkpoint.commands import Rebalance
 from midstream.distribution.fragments import SpreadGroup
 from midstream.job.batch import Batch
 from midstream.job.commands.forecast import forecast
-from midstream.job.events import GroupBroughtHome, GroupSpread
 from midstream.job.slots.measuring import Measured, measured
 from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.slots.spreading import merging_for

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.job.spreading import GroupBroughtHome, GroupSpread
 from tests.local.test_durable_sessions import SCHEMA
 from tests.profiles import always
 
@@ -21,7 +22,6 @@ from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import status
 from midstream.distribution.fragments import SpreadGroup
 from midstream.interface.status_text import shared_group_lines
-from midstream.job.events import GroupBroughtHome, GroupSpread
 from midstream.job.slots.spreading import merging_for
 
 QUERIES = {

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.job.spreading import GroupBroughtHome, GroupSpread
 from tests.job.test_spread_groups import HOT, JOIN, MERGED, answer, skewed
 from tests.spark.feeding import Feed
 from tests.spark.test_moving_on_spark import feed_all
@@ -13,7 +14,6 @@ from tests.spark.test_moving_on_spark import feed_all
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.distribution.fragments import SpreadGroup
-from midstream.job.events import GroupBroughtHome, GroupSpread
 from midstream.job.slots.spreading import merging_for
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ from midstream.adaptation.cost_corrections import Factors, with_trial
 from midstream.adaptation.policy import Policy, mode_of
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.fragments import GroupName, Route, Routing, SpreadGroup
+from midstream.distribution.fragments import Route, Routing
 from midstream.errors import MidstreamError
 from midstream.job.actions import RemoveSinks, Reprice, RetireSinks, Unwatch, Watch
 from midstream.job.batch import Batch
@@ -284,26 +284,6 @@ class SlotsDecided(Event):
     def happen(self, state: JobState) -> None:
         state.wanted = self.routing or state.wanted
         state.spread = self.spread
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSpread(Event):
-    """Several slots are to share a group from the next batch on that can have it so."""
-
-    group: SpreadGroup
-
-    def happen(self, state: JobState) -> None:
-        state.spread.ask(self.group)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupBroughtHome(Event):
-    """A group is to have one slot again."""
-
-    group: GroupName
-
-    def happen(self, state: JobState) -> None:
-        state.spread.end(self.group)
 
 
 @dataclass(frozen=True, slots=True)
