@@ -23,9 +23,6 @@ from midstream.operators.vectors import Numbers, numbers_of, storage_of
 MANY = 2_000
 """From how many probes on it pays to look up the fewer of two sides, each value once."""
 
-LONG = 16_000
-"""Longer segments may have a range of all hashes: only what is asked of that is looked up."""
-
 Bits = npt.NDArray[np.uint8]
 
 REMEMBERED, SOUGHT, RARE = 1_000, 256, 0.25
@@ -138,11 +135,6 @@ def matches(probes: Hashes, hashes: Hashes) -> Match | None:
         return None
     if MANY < len(probes) >= len(hashes):
         return _matches_of_few(probes, hashes)
-    if len(hashes) > LONG:
-        first, end = int(probes.searchsorted(hashes[0])), int(probes.searchsorted(hashes[-1], side="right"))
-        if end - first < len(probes):
-            found = matches(probes[first:end], hashes)
-            return found if found is None else (found[0] + first, *found[1:])
     low = hashes.searchsorted(probes)
     np.minimum(low, len(hashes) - 1, out=low)
     hit = (hashes.take(low) == probes).nonzero()[0]
@@ -184,6 +176,10 @@ class Sought:
         hashes, count = segment.hashes, len(self.hashes)
         if len(hashes) < REMEMBERED or count < SOUGHT:
             return matches(self.hashes, hashes)
+        first, end = int(self.hashes.searchsorted(hashes[0])), int(self.hashes.searchsorted(hashes[-1], side="right"))
+        if 2 * (end - first) < count:  # it has a range of all hashes
+            found = matches(self.hashes[first:end], hashes)
+            return None if found is None else (found[0] + first, *found[1:])
         if segment.bits:
             byte, bit = self._places
             seen = segment.bits[0].take(byte & np.int64(len(segment.bits[0]) - 1)) & bit
