@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from midstream.algebra.carriers import carrier, restored
 from midstream.checkpoint.records import grouped
 from midstream.errors import JobError
+from midstream.job.task.memory import size_of
 from midstream.job.task.reports import Report
 from midstream.operators.elements import Elements, Hashes, concatenate_batches, rows_without_columns
 from midstream.operators.group_hash import group_hash
@@ -135,10 +136,11 @@ def portions(
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        size += batch.nbytes
+        more = size_of(batch)
+        size += more
         if held and size > most_text and _widest([*held, batch]) > most_text:
             yield held, True
-            held, size = [], batch.nbytes
+            held, size = [], more
         held.append(batch)
         if size > most:
             yield held, True

@@ -114,6 +114,16 @@ class Memory:
         return min(65_536, max(16, self.bytes // 2048))
 
 
+LITTLE = 65_536
+"""Up to how many bytes a batch may lie in without being asked how many of them are its own."""
+
+
+def size_of(rows: pa.RecordBatch) -> int:
+    """About how many bytes rows take; of few it is told by what they lie in, which is known at once."""
+    size: int = rows.get_total_buffer_size()
+    return size if size <= LITTLE else int(rows.nbytes)
+
+
 def bytes_of(size: int | str, name: str) -> int:
     """A size in bytes.
 

@@ -19,7 +19,7 @@ from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import RESULTS, SHARED_RESULTS, name_for, query_of
 from midstream.checkpoint.outputs import QUERY, checksum_of, parquet_bytes, written_as
-from midstream.job.task.memory import ParquetSpool, Spill
+from midstream.job.task.memory import ParquetSpool, Spill, size_of
 from midstream.operators.elements import Elements, Ticks, concatenate, rows_without_columns
 from midstream.operators.vectors import Numbers, column_of
 from midstream.optimizer.plans import Plan
@@ -63,7 +63,7 @@ class OutputBuffer:
         """Takes what was given."""
         self.rows += len(elements)
         self.held.append(elements)
-        self.bytes += elements.columns.nbytes + 16 * len(elements)
+        self.bytes += size_of(elements.columns) + 16 * len(elements)
         if self.bytes > self.most:
             self._put(concatenate(self.held))
             self.held, self.bytes = [], 0
