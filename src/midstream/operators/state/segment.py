@@ -17,7 +17,7 @@ import pyarrow as pa
 from midstream.algebra.partition import Partition
 from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
 from midstream.operators.group_hash import group_hash
-from midstream.operators.hashing import POSITION_BITS, hash_columns
+from midstream.operators.hashing import POSITION_BITS, hash_columns, hash_order
 from midstream.operators.vectors import Numbers, numbers_of, storage_of
 
 MANY = 2_000
@@ -113,14 +113,15 @@ def numbered_segment(elements: Elements, bucket: int, born: int) -> Segment:
 
 def merge(segments: Sequence[Segment], alive_after: int) -> Segment | None:
     """One segment with all elements that are valid at or after an instant; none if nothing is left."""
-    hashes = np.concatenate([s.hashes for s in segments])
     together = concatenate([s.elements.without_hashes() for s in segments])
-    order = np.argsort(hashes, kind="stable")
-    order = order[together.valid_to[order] > alive_after]
+    order, hashes = hash_order(np.concatenate([s.hashes for s in segments]))
+    alive = together.valid_to.take(order) > alive_after
+    if not alive.all():
+        order, hashes = order[alive], hashes[alive]
     if len(order) == 0:
         return None
     newest = max(s.born for s in segments)
-    return make_segment(together.take(order), hashes[order], max(s.bucket for s in segments), newest)
+    return make_segment(together.take(order), hashes, max(s.bucket for s in segments), newest)
 
 
 Match = tuple[Indices, Indices, Indices]
