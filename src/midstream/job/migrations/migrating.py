@@ -48,12 +48,12 @@ class MigrationAsked(Event):
         require_both(state.manifest, query, self.target)
         if self.verify is not None:
             _begin_with_copy(state, query, self, self.verify)
-        elif self.slots is not None or query.local:
+            return
+        if self.slots is not None or query.local:
             state.verifications.require_rest(self.query)
-            state.queries[self.query] = _migrating_locally(state, query, self)
         else:
             _require_not_migrating(state, query)
-            state.queries[self.query] = replace(query, migration=_decided(state, query, self))
+        state.queries[self.query] = _migrating(state, query, self)
 
 
 def _require_not_migrating(state: JobState, query: RunningQuery) -> None:
@@ -82,11 +82,8 @@ def _begin_with_copy(state: JobState, query: RunningQuery, asked: MigrationAsked
     target = replace(asked.target, name=copy, share=False)
     # Nothing is known of the copy's streams: it has not been watched.
     asked = replace(asked, target=target, observed=None)
-    if asked.slots is not None or query.local:
-        state.queries[copy] = _migrating_locally(state, made, asked)
-        _require_adoptable(query, state.queries[copy])
-    else:
-        state.queries[copy] = replace(made, migration=_decided(state, made, asked))
+    state.queries[copy] = _migrating(state, made, asked)
+    _require_adoptable(query, state.queries[copy])
     state.verifications.begin(name, wanted)
 
 
@@ -213,8 +210,10 @@ def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked, alone:
     return MigrationUnderWay(plan, name, decision, asked.trigger, apart, target=asked.target)
 
 
-def _migrating_locally(state: JobState, query: RunningQuery, asked: MigrationAsked) -> RunningQuery:
-    """The query with a migration of each of some slots, or of all, that runs by another plan than the target."""
+def _migrating(state: JobState, query: RunningQuery, asked: MigrationAsked) -> RunningQuery:
+    """The query with a migration; where slots go by themselves, of each that runs by another plan than the target."""
+    if asked.slots is None and not query.local:
+        return replace(query, migration=_decided(state, query, asked))
     slots = sorted(set(range(state.slots) if asked.slots is None else asked.slots))
     require_slots_of(query, asked.target, slots, state.slots)
     begun = {}
