@@ -11,7 +11,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.checkpoint.names import is_rehearsal, replaced_name
+from midstream.checkpoint.names import copy_name, is_rehearsal, replaced_name
 from midstream.checkpoint.query_windows import BySlot
 from midstream.distribution.fragments import STAY, Fragment, Route
 from midstream.distribution.routed_cutting import probed_windows
@@ -119,10 +119,11 @@ class Batch:
     def places_taken(self) -> Mapping[str, int]:
         """From which instants on others answer, by the queries whose places they take with this batch.
 
-        Where one begins at once and lacks rows, the old one answers for these as far as it can.
+        Where one begins at once and lacks rows, the old one answers for these as far as it can, unless the new one
+        has run beside it.
         """
         plan = self.sharing
-        new = [name for name in self.begins if plan.records[name].whole_from_start or plan.pair(name)]
+        new = [n for n in self.begins if plan.records[n].whole_from_start or copy_name(n) in self.queries]
         return {replaced_name(name, self.batch_id): plan.start(name) for name in new}
 
     @property
