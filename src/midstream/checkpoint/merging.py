@@ -1,4 +1,4 @@
-"""Small files of results and of dead letters, merged into fewer and larger ones.
+"""Small files of results, of dead letters and of metrics, merged into fewer and larger ones.
 
 Every batch adds small files. Those whose results were all released before the batch no longer change how the job goes
 on, so files of like size are merged, eight at least; a row is rewritten a logarithmic number of times. A manifest names
@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from midstream.algebra.time import BEGINNING
-from midstream.checkpoint.file_entries import DeadLetterFile, FileLog, ResultFile, Superseded
+from midstream.checkpoint.file_entries import DeadLetterFile, FileLog, MetricsFile, ResultFile, Superseded
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.metrics import mergeable
 from midstream.checkpoint.records import grouped
 
 FEWEST = 8
@@ -90,8 +91,24 @@ class SharedMerge:
         return found
 
 
-AnyMerge = Merge | SharedMerge
-Made = File | Mapping[str, ResultFile]
+@dataclass(frozen=True, slots=True)
+class MetricsMerge:
+    """Files of the metrics table to become one, one after the other."""
+
+    old: tuple[MetricsFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have together."""
+        return sum(file.rows for file in self.old)
+
+    def merged(self, path: str, checksum: int | None = None, size: int | None = None) -> MetricsFile:
+        """The file that stands for all of them."""
+        return MetricsFile(path, self.rows, self.old[0].first_batch, self.old[-1].last_batch)
+
+
+AnyMerge = Merge | SharedMerge | MetricsMerge
+Made = File | Mapping[str, ResultFile] | MetricsFile
 
 
 def due(manifest: Manifest, turn: int = 0) -> list[AnyMerge]:
@@ -101,6 +118,7 @@ def due(manifest: Manifest, turn: int = 0) -> list[AnyMerge]:
         *(Merge(None, files) for files in _alike(manifest.outputs.dead_letters.newer)),
     ]
     found += _of_shared(manifest)
+    found += [MetricsMerge(tuple(alike))] if (alike := mergeable(manifest.outputs.metrics)) else []
     chosen, left = [], AT_ONCE
     for merge in found[turn % len(found) :] + found[: turn % len(found)] if found else []:
         if merge.rows <= left:
@@ -174,14 +192,19 @@ def adopt(manifest: Manifest, merges: Iterable[tuple[AnyMerge, Made]], now: floa
         return manifest
     logs: dict[Any, FileLog[Any]] = {**manifest.outputs.results, None: manifest.outputs.dead_letters}
     gone: dict[str, None] = {}
+    metrics: Sequence[Any] = manifest.outputs.metrics
+    for merge, new in merges:
+        if isinstance(merge, MetricsMerge) and set(merge.old) <= set(metrics):
+            metrics = _exchanged(metrics, merge.old, new)
+            gone |= dict.fromkeys(file.path for file in merge.old)
     for query, old, one in (part for merge, new in merges for part in _by_query(merge, new)):
         if query in logs and set(old) <= set(logs[query].newer):
-            logs[query] = _exchanged(logs[query], old, one)
+            logs[query] = replace(logs[query], newer=_exchanged(logs[query].newer, old, one))
             gone |= dict.fromkeys(file.path for file in old)
     dead = logs.pop(None)
     superseded = [file for file in manifest.outputs.superseded if now - file.since < KEPT_SECONDS]
     superseded += [Superseded(path, now) for path in gone]
-    return manifest.with_outputs(results=logs, dead_letters=dead, superseded=superseded)
+    return manifest.with_outputs(results=logs, dead_letters=dead, metrics=list(metrics), superseded=superseded)
 
 
 def _by_query(merge: AnyMerge, new: Made) -> Iterator[tuple[str | None, Sequence[File], File]]:
@@ -189,14 +212,13 @@ def _by_query(merge: AnyMerge, new: Made) -> Iterator[tuple[str | None, Sequence
     if isinstance(merge, SharedMerge):
         assert isinstance(new, Mapping)
         yield from ((query, old, new[query]) for query, old in merge.old.items())
-    else:
-        assert not isinstance(new, Mapping)
+    elif isinstance(merge, Merge):
+        assert isinstance(new, File)
         yield merge.query, merge.old, new
 
 
-def _exchanged(log: FileLog[Any], old: Sequence[File], new: File) -> FileLog[Any]:
+def _exchanged(files: Sequence[Any], old: Sequence[object], new: object) -> tuple[Any, ...]:
     """The files with one in the place of the first of those that were merged."""
     gone = set(old)
-    first = next(i for i, file in enumerate(log.newer) if file in gone)
-    left = [file for file in log.newer[first:] if file not in gone]
-    return replace(log, newer=(*log.newer[:first], new, *left))
+    first = next(i for i, file in enumerate(files) if file in gone)
+    return (*files[:first], new, *(file for file in files[first:] if file not in gone))

@@ -89,7 +89,7 @@ def remember(files: Files, manifest: Manifest, row: Row, seconds: Mapping[str, f
     path = name_for(METRICS, manifest.batch_id, 0, 0)
     _write(files, path, table_of(recent[:-2]))
     made = MetricsFile(path, len(recent) - 2, recent[0]["batch_id"], recent[-3]["batch_id"])
-    named = _newest(_merged(files, manifest.batch_id, [*manifest.outputs.metrics, made]), retained)
+    named = _newest([*manifest.outputs.metrics, made], retained)
     kept = {file.path for file in named}
     gone = [Superseded(file.path, row["at"]) for file in manifest.outputs.metrics if file.path not in kept]
     return manifest.with_outputs(recent=recent[-2:], metrics=named, superseded=[*manifest.outputs.superseded, *gone])
@@ -161,17 +161,19 @@ def _value(field: pa.Field, row: Row) -> Any:
     return value
 
 
-def _merged(files: Files, batch_id: int, named: list[MetricsFile]) -> list[MetricsFile]:
-    while len(named) >= TIER:
-        alike = named[-TIER:]
-        if alike[0].rows > 2 * alike[-1].rows or sum(file.rows for file in alike) > LARGEST:
-            break
-        tables = [_read(files, file) for file in alike]
-        path = name_for(METRICS, batch_id, 0, 0)
-        _write(files, path, pa.concat_tables(tables))
-        rows = sum(file.rows for file in alike)
-        named = [*named[:-TIER], MetricsFile(path, rows, alike[0].first_batch, alike[-1].last_batch)]
-    return named
+def mergeable(named: Sequence[MetricsFile]) -> Sequence[MetricsFile]:
+    """The newest files of like size, one after the other, that may become one; none if they are too few."""
+    for start in range(len(named) - TIER, -1, -1):
+        alike = named[start : start + TIER]
+        sizes = [file.rows for file in alike]
+        if max(sizes) <= 2 * min(sizes) and sum(sizes) <= LARGEST:
+            return alike
+    return ()
+
+
+def write_together(files: Files, path: str, old: Sequence[MetricsFile]) -> None:
+    """Writes one file with the rows of all."""
+    _write(files, path, pa.concat_tables([_read(files, file) for file in old]))
 
 
 def _read(files: Files, file: MetricsFile) -> pa.Table:

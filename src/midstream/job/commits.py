@@ -22,9 +22,9 @@ from midstream.checkpoint.files import Files, begin, wait_for
 from midstream.checkpoint.lease import Heartbeat, LostLease
 from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest, identified, own_batches
-from midstream.checkpoint.merging import FEWEST, AnyMerge, Made, SharedMerge, adopt, due
-from midstream.checkpoint.metrics import remember
-from midstream.checkpoint.names import DEAD_LETTERS, RESULTS, name_for
+from midstream.checkpoint.merging import FEWEST, AnyMerge, Made, MetricsMerge, SharedMerge, adopt, due
+from midstream.checkpoint.metrics import remember, write_together
+from midstream.checkpoint.names import DEAD_LETTERS, METRICS, RESULTS, name_for
 from midstream.checkpoint.outputs import QUERY, checksum_of, counted, must_be_read, read_whole, still_waiting
 from midstream.checkpoint.process import BelievedTime, this_process
 from midstream.checkpoint.retention import Retention
@@ -92,6 +92,9 @@ def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> tuple[str, int
     """Writes one file with the rows of all; gives its name, its checksum and its size."""
     if isinstance(merge, SharedMerge):
         return _write_shared(files, merge, batch_id)
+    if isinstance(merge, MetricsMerge):
+        write_together(files, path := name_for(METRICS, batch_id, 0, 0), merge.old)
+        return path, 0, 0
     spool = ParquetSpool(HELD)
     for file in merge.old:
         spool.add(read_whole(files, file))
