@@ -33,8 +33,8 @@ def test_windows_are_filled_as_fast_as_batches_permit():
     given = Pace(80_000, usual=1.0).portion(None)
     assert given == FilledPortion(10_000, 1.0)
     little, enough = (Pace(80_000, seconds=seconds, usual=9.0).portion(given) for seconds in (1.1, 1.5))
-    assert little == FilledPortion(20_000, 1.0) and enough == FilledPortion(14_000, 1.0)
-    assert Pace(80_000, seconds=60.0).portion(enough) == FilledPortion(3_500, 1.0)
+    assert little == FilledPortion(12_500, 1.0) and enough == FilledPortion(12_000, 1.0)
+    assert Pace(80_000, seconds=60.0).portion(enough) == FilledPortion(3_000, 1.0)
     assert Pace(None).portion(given) is None
     assert Pace(80_000, usual=1.0).among(4).portion(None) == FilledPortion(2_500, 1.0)
 

@@ -30,10 +30,10 @@ Ranges = dict[int, dict[int, list[SegmentEntry]]]
 """Parts of segments, by fragment and slot."""
 
 
-LONGEST = 1.7
+LONGEST = 1.6
 """How many times as long as usual a batch is to take that fills windows, about; twice is too long."""
 
-FASTER, SLOWER = 2.0, 0.25
+FASTER, SLOWER = 1.25, 0.25
 """By how much more and how much less is given than with the batch before, at most: one batch tells little."""
 
 

@@ -95,7 +95,7 @@ class HeldSegments:
         self.in_memory &= found.keys()
         before = self.bytes or sum(found[place].bytes for place in found.keys() & in_memory)
         self.bytes = sum(found[place].bytes for place in self.in_memory)
-        most = max(most_in_memory, before - before // 8)
+        most = max(most_in_memory, before - before // 16)
         for place in sorted(self.in_memory, key=lambda place: -found[place].bytes) if self.bytes > most else ():
             if self.bytes > most:
                 self.bytes -= found[place].bytes
