@@ -42,6 +42,9 @@ RESTED = 2
 MERGE_ROWS = 65_536
 """How many rows one call of `compact` may move beyond four times what was just appended."""
 
+PARTS = 4
+"""Into how many ranges of hashes the rows of a bucket are cut, about two times: each segment costs every probe."""
+
 
 @dataclass(slots=True)
 class Allowance:
@@ -83,6 +86,8 @@ class SortedState:
     rests: ClassVar[bool] = False
     """Whether nobody looks into it, as a rule."""
     allowance: Allowance = field(default_factory=Allowance)
+    apart: dict[int, list[int]] = field(default_factory=dict)
+    """The segments of closed buckets that are known not to overlap."""
     grouping: Grouping | None = None
     """Of which partition group its rows are, if it is sorted by group."""
     most_merged: int | None = None
@@ -210,14 +215,25 @@ class SortedState:
                 large = tiers.pop(-1, [])
                 due += [Crowd.of(_within(tier, most)) for tier in tiers.values() if len(tier) >= least]
                 if len(large) >= 2 * self.tier:
-                    due.append(lowest_crowd(large, most // 2, 2 * self.tier))
+                    due.append(lowest_crowd(large, max(most, sum(sizes) // PARTS) // 2, 2 * self.tier))
             elif len(segments) > 1 and sum(sizes) <= most and (_origins(segments) > 1 or len(segments) > TIER):
                 due.append(Crowd.of(segments))
-            elif len(segments) > 1 and overlapping(segments):
-                due.append(lowest_crowd(segments, most // 2))
+            elif len(segments) > 1 and self._overlap(segments):
+                due.append(lowest_crowd(segments, max(most, sum(sizes) // PARTS) // 2))
             elif _origins(segments) == len(segments):
                 due += [Crowd.of([one]) for one in segments if self._outlives_its_bucket(one, frontier)]
         return [crowd for crowd in due if crowd is not None]
+
+    def _overlap(self, segments: Sequence[Segment]) -> bool:
+        """Whether closed segments of a bucket overlap; that they do not is remembered as long as they are the same."""
+        bucket, these = segments[0].bucket, [id(segment) for segment in segments]
+        if self.apart.get(bucket) == these:
+            return False
+        found = overlapping(segments)
+        if len(self.apart) > 2 * BUCKETS:
+            self.apart.clear()  # buckets go
+        self.apart[bucket] = [] if found else these
+        return found
 
     def _outlives_its_bucket(self, segment: Segment, frontier: int) -> bool:
         """Whether much of a closed segment has expired, and some of it will not for longer than a bucket spans."""
