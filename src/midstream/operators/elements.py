@@ -58,6 +58,7 @@ class Elements:
         columns = self.columns
         if self.common is None or not columns.num_columns:
             return self.take(order)
+        self.common[id(order)] = order  # nothing else is there as long as this is known
         arrays = [self.found(id(order), [c], partial(vectors.gather, c, order)) for c in columns.columns]
         times = self.valid_from.take(order), self.valid_to.take(order)
         hashes = None if self.hashes is None else self.hashes.take(order)
