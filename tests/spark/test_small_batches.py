@@ -30,11 +30,11 @@ from midstream.cluster.spark.small_batches import (
     SparkPace,
     most_bytes,
 )
+from midstream.distribution.fragments import STAY
 from midstream.errors import JobError
 from midstream.job.batch import RunOptions
 from midstream.job.circumstances import Incoming, SlotLayout
 from midstream.job.task.exchange import PORT
-from midstream.job.task.in_place import Arrivals
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, StreamCounts
 from midstream.optimizer.cost import SPARK, Constants
@@ -95,7 +95,7 @@ def batch(state: int = 0, registers: Any = None) -> Any:
     return SimpleNamespace(
         before=before, batch_id=1, incoming=Incoming(streams, layout, registers=registers),  # type: ignore[arg-type]
         slots=SlotLayout(2, (0,) * 256), options=RunOptions(Memory(8000)), steps=lambda memory: [],
-        arrivals=Arrivals({}), delivery=lambda stream: None,
+        arriving=lambda port: [(port, STAY)], delivery=lambda stream: None,
     )  # fmt: skip
 
 
