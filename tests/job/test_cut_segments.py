@@ -38,10 +38,7 @@ def batch(number: int) -> dict[str, pa.Table]:
     }
 
 
-@pytest.mark.parametrize("slots", [1, 2])
-def test_a_job_goes_on_from_what_is_left_of_segments(
-    slots: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_goes_on_from_what_is_left_of_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut: list[Crowd] = []
 
     def counted(segments: list[Segment], most: int, least: int = 2) -> Crowd | None:
@@ -54,7 +51,7 @@ def test_a_job_goes_on_from_what_is_left_of_segments(
     monkeypatch.setattr(sorted_state, "lowest_crowd", counted)
     checkpoint = str(tmp_path / "c")
     for since, until in pairwise((0, 17, 18, 19, 31, BATCHES)):
-        with ms.Session(checkpoint=checkpoint, on="local", slots=slots) as session:
+        with ms.Session(checkpoint=checkpoint, on="local", slots=2) as session:
             for name in "AB":
                 session.stream(name, SCHEMA)
             for name, cql in QUERIES.items():
