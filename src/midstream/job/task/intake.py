@@ -58,8 +58,8 @@ class Intake:
     """Whether queries may set rows aside later, which are to be buried with all columns that they came with."""
     whole: dict[str, Whole] = field(default_factory=dict)
     """The usable rows of streams with all columns as they came."""
-    common: dict[object, Any] = field(default_factory=dict)
-    """What tasks find out about rows that others take too."""
+    common: dict[object, Any] | None = None
+    """What tasks find out about rows that others take too, if there are others."""
 
     def unaccounted(self) -> Intake:
         """Takes in copies of rows that another slot accounts for."""

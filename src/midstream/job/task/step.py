@@ -250,7 +250,8 @@ class StageStep:
     ) -> None:
         """Feeds the rows of streams, in the order of the streams."""
         noted: set[tuple[str, str]] = set()
-        intake.common.clear()
+        several = sum(len(task.sources) for task in tasks) > len(reading.ports)
+        intake.common = {} if several else None
         spread = reading.spread
         for port in reading.ports:
             name = reading.name_of(port)
