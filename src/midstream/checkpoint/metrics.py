@@ -186,7 +186,7 @@ def _read(files: Files, file: MetricsFile) -> pa.Table:
 
 
 def _read_as_now(content: pa.BufferReader) -> pa.Table:
-    found = pq.read_table(content, partitioning=None)
+    found = pq.ParquetFile(content).read()
     found.validate(full=True)
     for missing in (column for column in SCHEMA if column.name not in found.column_names):
         found = found.append_column(missing, pa.nulls(found.num_rows, missing.type))

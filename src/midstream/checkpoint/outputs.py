@@ -133,7 +133,7 @@ def read_results(files: Files, file: ResultFile) -> pa.Table:
     """The rows that a file has for a query."""
     content = pa.BufferReader(open_output(files, file))
     if not file.part:
-        return pq.read_table(content, partitioning=None)
+        return pq.ParquetFile(content).read()
     parquet = pq.ParquetFile(content)
     rows = parquet.read_row_groups(_groups(parquet, file.part))
     return rows.filter(pc.equal(rows.column(QUERY), file.part)).drop_columns([QUERY])
@@ -154,7 +154,7 @@ def read_starts(files: Files, file: ResultFile) -> Iterator[Numbers]:
 
 def read_whole(files: Files, file: Output) -> pa.Table:
     """All rows of a file; of one that is shared with their names."""
-    return pq.read_table(pa.BufferReader(open_output(files, file)), partitioning=None, use_threads=False)
+    return pq.ParquetFile(pa.BufferReader(open_output(files, file))).read(use_threads=False)
 
 
 def _groups(parquet: pq.ParquetFile, part: str) -> list[int]:
