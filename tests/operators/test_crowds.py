@@ -18,7 +18,7 @@ from midstream.operators.state import segment as segments_module
 from midstream.operators.state import sorted_state
 from midstream.operators.state.crowds import lowest_crowd, overlapping
 from midstream.operators.state.segment import Segment, Sought, make_segment, matches
-from midstream.operators.state.sorted_state import Allowance, SortedState
+from midstream.operators.state.sorted_state import TIER, Allowance, SortedState
 
 SCHEMA = pa.schema({"h": pa.uint64()})
 HASHES = st.lists(st.integers(0, 40).map(lambda n: n << 58), min_size=1, max_size=20)
@@ -64,7 +64,8 @@ def test_no_batch_merges_much_and_all_that_has_rested_is_apart(
     merge = SortedState.merged
 
     def counted(state: SortedState, segments: Sequence[Segment], frontier: int) -> Segment | None:
-        merged[-1] += sum(map(len, segments))
+        if len(segments) < 4 * TIER:  # what has waited for long is merged whatever is allowed for
+            merged[-1] += sum(map(len, segments))
         return merge(state, segments, frontier)
 
     monkeypatch.setattr(SortedState, "merged", counted)
@@ -90,9 +91,22 @@ def test_no_batch_merges_much_and_all_that_has_rested_is_apart(
             assert settled and not any(map(overlapping, settled))
             large = [segments for segments in settled if sum(map(len, segments)) > 1_000]
             assert large and all(len(segments) > 1 for segments in large)
-        at_once = sorted(merged)
-        assert at_once[-15] <= max(allowance.rows, 400 + 4 * 20)  # what has waited for long comes on top
-        assert at_once[-1] <= 2 * max(allowance.rows, 400 + 4 * 20)
+        assert max(merged) <= max(allowance.rows, 400 + 4 * 20)
+
+
+def test_where_memory_is_bounded_ranges_are_as_small_as_it_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a bucket that is larger than that would stay as it is."""
+    monkeypatch.setattr(sorted_state, "MERGE_ROWS", 400)
+    chance = np.random.default_rng(2)
+    state = SortedState("s", ("h",), SCHEMA, 100_000, most_merged=100 * 32)
+    for batch in range(300):
+        order, hashes = hash_order(chance.integers(0, 2**64, 20, np.uint64))
+        ticks = np.full(20, 200 * batch)
+        state.append(Elements(pa.record_batch({"h": hashes}), ticks, ticks + 100_000), hashes)
+        state.compact(0, 20)
+    first = [one for one in state.segments if one.bucket == min(s.bucket for s in state.segments)]
+    assert state.rows == 6_000 and not overlapping(first)
+    assert len(first) > 1 and max(one.bytes for one in first) <= 100 * 32
 
 
 @given(probes=HASHES, hashes=HASHES, again=HASHES)

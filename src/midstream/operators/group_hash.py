@@ -18,7 +18,7 @@ import pyarrow as pa
 from midstream.algebra.carriers import carrier
 from midstream.operators.elements import Hashes
 from midstream.operators.hashing import fixed_words, no_key
-from midstream.operators.vectors import numbers_of, validity_of
+from midstream.operators.vectors import numbers_of, of_type, validity_of
 
 SEED = np.uint64(42)
 _1, _2, _3, _4, _5 = (
@@ -60,7 +60,7 @@ def _folded(column: pa.Array, seed: Words) -> Words:
             seed = _long(words, seed)
         return seed
     kind = carrier(column.type)
-    column = column if column.type == kind else column.cast(kind)
+    column = of_type(column, kind)
     if types.is_boolean(kind):
         return _int(_filled(column.cast(pa.uint8())).astype(np.uint64), seed)
     if types.is_date32(kind):

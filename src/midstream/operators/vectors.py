@@ -77,6 +77,11 @@ def column_of(numbers: Numbers, kind: pa.DataType, valid: Mask | None = None) ->
     return pa.Array.from_buffers(kind, len(numbers), [bits, data])
 
 
+def of_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column in a type; as it is if it has that already."""
+    return column if column.type == kind else column.cast(kind)
+
+
 def gather(column: pa.Array, rows: Indices) -> pa.Array:
     """Some values of a column; plain numbers without nulls go through NumPy, which is much quicker."""
     if column.null_count == 0 and storage_of(column.type) is not None:

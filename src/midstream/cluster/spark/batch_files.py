@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from midstream.algebra.carriers import carrier
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.cluster.spark.environment import require_classic, spark_session
+from midstream.operators.vectors import of_type
 
 
 def files_of_batches(
@@ -46,7 +47,7 @@ def write_files(
         for name, stream in streams.items():
             schema = _carried_schema(stream.columns)
             rows = parts.get(name)
-            arrays = [] if rows is None else [rows.column(j).cast(f.type) for j, f in enumerate(schema)]
+            arrays = [] if rows is None else [of_type(rows.column(j), f.type) for j, f in enumerate(schema)]
             table = pa.Table.from_arrays(arrays, schema=schema) if arrays else schema.empty_table()
             path = folder / name / f"{i:09d}.parquet"
             pq.write_table(table, path)

@@ -18,7 +18,7 @@ from midstream.job.task.memory import size_of
 from midstream.job.task.reports import Report
 from midstream.operators.elements import Elements, Hashes, concatenate_batches, rows_without_columns
 from midstream.operators.group_hash import group_hash
-from midstream.operators.vectors import gather_rows
+from midstream.operators.vectors import gather_rows, of_type
 
 PORT, SLOT, GROUP, FROM, TO, NOTE = "#port", "#slot", "#group", "#from", "#to", "#note"
 
@@ -84,8 +84,7 @@ class Layout:
         """A port's columns among the shared ones."""
         arrays: list[pa.Array | None] = [None] * len(self.columns)
         for place, column in zip(self.places[port], columns, strict=True):
-            kind = self.columns[place].type
-            arrays[place] = column if column.type == kind else column.cast(kind)
+            arrays[place] = of_type(column, self.columns[place].type)
         return [pa.nulls(length, f.type) if a is None else a for a, f in zip(arrays, self.columns, strict=True)]
 
 

@@ -215,25 +215,34 @@ class SortedState:
                 large = tiers.pop(-1, [])
                 due += [Crowd.of(_within(tier, most)) for tier in tiers.values() if len(tier) >= least]
                 if len(large) >= 2 * self.tier:
-                    due.append(lowest_crowd(large, max(most, sum(sizes) // PARTS) // 2, 2 * self.tier))
+                    due.append(lowest_crowd(large, self._range(segments, most), 2 * self.tier))
             elif len(segments) > 1 and sum(sizes) <= most and (_origins(segments) > 1 or len(segments) > TIER):
                 due.append(Crowd.of(segments))
-            elif len(segments) > 1 and self._overlap(segments):
-                due.append(lowest_crowd(segments, max(most, sum(sizes) // PARTS) // 2))
+            elif len(segments) > 1 and (crowd := self._overlap(segments, most)):
+                due.append(crowd)
             elif _origins(segments) == len(segments):
                 due += [Crowd.of([one]) for one in segments if self._outlives_its_bucket(one, frontier)]
         return [crowd for crowd in due if crowd is not None]
 
-    def _overlap(self, segments: Sequence[Segment]) -> bool:
-        """Whether closed segments of a bucket overlap; that they do not is remembered as long as they are the same."""
+    def _overlap(self, segments: Sequence[Segment], most: int) -> Crowd | None:
+        """Where closed segments of a bucket overlap; if nowhere, that is remembered as long as they are the same."""
         bucket, these = segments[0].bucket, [id(segment) for segment in segments]
         if self.apart.get(bucket) == these:
-            return False
-        found = overlapping(segments)
-        if len(self.apart) > 2 * BUCKETS:
-            self.apart.clear()  # buckets go
-        self.apart[bucket] = [] if found else these
+            return None
+        found = lowest_crowd(segments, self._range(segments, most)) if overlapping(segments) else None
+        if found is None:
+            if len(self.apart) > 2 * BUCKETS:
+                self.apart.clear()  # buckets go
+            self.apart[bucket] = these
         return found
+
+    def _range(self, segments: Sequence[Segment], most: int) -> int:
+        """How many rows of a bucket are merged at once, in a range of hashes: half of `most`, unless it has many."""
+        rows = sum(map(len, segments))
+        wanted = max(most, rows // PARTS) // 2
+        if self.most_merged is None:
+            return wanted
+        return min(wanted, self.most_merged * rows // max(1, sum(segment.bytes for segment in segments)))
 
     def _outlives_its_bucket(self, segment: Segment, frontier: int) -> bool:
         """Whether much of a closed segment has expired, and some of it will not for longer than a bucket spans."""
