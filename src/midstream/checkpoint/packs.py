@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from functools import partial
 from operator import attrgetter
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +21,9 @@ from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Data, Files
 from midstream.checkpoint.maps import Mapped
 from midstream.checkpoint.packed import is_packed, packed, rows_of, unpacked
-from midstream.errors import JobError
+from midstream.errors import InternalError, JobError
 from midstream.operators.elements import Elements, Hashes, Key, rows_without_columns
+from midstream.operators.state.narrowing import Conditions, Narrowing
 from midstream.operators.state.segment import FROM, HASH, TO, Segment
 from midstream.operators.state.sorted_state import SortedState
 
@@ -66,6 +68,8 @@ class SegmentEntry:
     checksum: int
     hashes: HashRange | None = None
     """The part of the stored segment that it is; None: all of it."""
+    narrowed: int | None = None
+    """By how many ticks its rows end sooner than they do as they are stored, for a wider state; None: for this one."""
     texts: dict[str, str] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What it is called and written as, made once, however many batches and manifests name it."""
 
@@ -74,16 +78,22 @@ class SegmentEntry:
         """All that it says besides its state and its file, as JSON."""
         if "text" not in self.texts:
             part = () if self.hashes is None else astuple(self.hashes)
-            self.texts["text"] = ",".join(map(str, (*_numbers(self), *part)))
+            sooner = () if self.narrowed is None else (self.narrowed,)
+            self.texts["text"] = ",".join(map(str, (*_numbers(self), *part, *sooner)))
         return self.texts["text"]
 
     @property
     def place(self) -> str:
         """What its segment says of where it is kept."""
         if "place" not in self.texts:
-            part = f"[{self.hash_from}:{self.hash_to}]" if self.is_part else ""
-            self.texts["place"] = f"{self.origin}{part}"
+            narrowed = "" if self.narrowed is None else f" {self.narrowed} sooner, as {self.state} by {self.key}"
+            self.texts["place"] = f"{self.stored_place}{narrowed}"
         return self.texts["place"]
+
+    @property
+    def stored_place(self) -> str:
+        """Where what it stands for is kept, also for a wider state."""
+        return f"{self.origin}[{self.hash_from}:{self.hash_to}]" if self.is_part else self.origin
 
     @property
     def origin(self) -> str:
@@ -213,17 +223,17 @@ def kept_entries(entries: Iterable[SegmentEntry], states: Mapping[StateKey, Sequ
 
 
 def open_states(
-    files: Files, entries: Iterable[SegmentEntry], schemas: Mapping[str, pa.Schema] | None = None
+    files: Files, entries: Iterable[SegmentEntry], states: Mapping[str, Stated] | None = None
 ) -> dict[StateKey, list[Segment]]:
     """All segments by state, in the order of their entries, without parts that turn out to be empty.
 
-    `schemas` are those of the states' columns by id.
+    `states` are those that they are of, by id.
     """
     found: dict[StateKey, list[Segment]] = {}
     packs: dict[str, Mapped] = {}
     whole: dict[str, pa.RecordBatch] = {}
     for entry in entries:
-        segment = open_segment(files, entry, schemas.get(entry.state) if schemas else None, packs, whole)
+        segment = open_segment(files, entry, states.get(entry.state) if states else None, packs, whole)
         if len(segment):
             found.setdefault((entry.state, entry.key), []).append(segment)
     return found
@@ -232,11 +242,11 @@ def open_states(
 def open_segment(
     files: Files,
     entry: SegmentEntry,
-    schema: pa.Schema | None = None,
+    state: Stated | None = None,
     packs: dict[str, Mapped] | None = None,
     whole: dict[str, pa.RecordBatch] | None = None,
 ) -> Segment:
-    """The segment an entry names, mapped; `schema` is what its columns must be.
+    """The segment an entry names, mapped, of a state, whose columns it must have; without, as it is stored.
 
     `packs` are the files just opened, `whole` the stored segments of which several parts are opened.
     """
@@ -245,8 +255,8 @@ def open_segment(
         whole[entry.origin] = _batch(_content(files, entry, {} if packs is None else packs), files, entry)
     batch = _part(whole[entry.origin], entry)
     hashes, valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in range(3))
-    return Segment(
-        Elements(_payload(batch, files, entry, schema), valid_from, valid_to),
+    stored = Segment(
+        Elements(_payload(batch, files, entry, state), valid_from, valid_to),
         hashes,
         entry.bucket,
         entry.born,
@@ -255,6 +265,29 @@ def open_segment(
         entry.latest_to,
         entry.place,
         entry.origin if entry.is_part else None,
+    )
+    return stored if entry.narrowed is None or state is None else narrowed_segment(stored, entry, state)
+
+
+def narrowed_segment(stored: Segment, entry: SegmentEntry, state: Stated) -> Segment:
+    """The segment of an entry that names what is stored for a wider state."""
+    if state.conditions is None or entry.narrowed is None:
+        raise InternalError(f"what is stored cannot be narrowed to the state {entry.state}")
+    rows = stored.stored
+    return replace(
+        stored,
+        stored=rows.arranged(state.schema),
+        bucket=entry.bucket,
+        born=entry.born,
+        earliest_from=entry.earliest_from,
+        earliest_to=entry.earliest_to,
+        latest_to=entry.latest_to,
+        place=entry.place,
+        origin=entry.origin if entry.is_part else None,
+        narrowed=Narrowing.of(entry.narrowed, state.conditions, rows.columns),
+        views={},
+        sizes=[],
+        bits=stored.bits,
     )
 
 
@@ -277,8 +310,20 @@ def open_in(
 ) -> Segment:
     """The segment of an entry for a state; one of a state that rests is opened when somebody looks into it."""
     if state.rests and not entry.is_part:
-        return ClosedSegment(entry, partial(open_segment, files, entry, state.schema))
-    return open_segment(files, entry, state.schema, packs, whole)
+        return ClosedSegment(entry, partial(open_segment, files, entry, state))
+    return open_segment(files, entry, state, packs, whole)
+
+
+class Stated(Protocol):
+    """What has to be known of a state to open its segments."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+
+    @property
+    def conditions(self) -> Conditions | None:
+        """Which conditions its rows meet, where that is known."""
 
 
 class ClosedSegment(Segment):
@@ -289,17 +334,18 @@ class ClosedSegment(Segment):
 
     def __init__(self, entry: SegmentEntry, opened: Callable[[], Segment]) -> None:
         known = {name: getattr(entry, name) for name in ("bucket", "born", "earliest_from", "earliest_to", "latest_to")}
-        fixed: dict[str, object] = {"origin": None, "within": None, "views": {}, "bits": [], "_opened": opened}
-        for name, value in {**known, **fixed, "place": entry.place, "sizes": [entry.bytes, entry.rows]}.items():
+        fixed: dict[str, object] = {"origin": None, "within": None, "narrowed": None, "views": {}, "bits": []}
+        own = {"place": entry.place, "sizes": [entry.bytes, entry.rows], "_opened": opened}
+        for name, value in {**known, **fixed, **own}.items():
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
         return self.sizes[1]
 
     @property
-    def elements(self) -> Elements:
+    def stored(self) -> Elements:
         """Its elements."""
-        return self._opened().elements
+        return self._opened().stored
 
     @property
     def hashes(self) -> Hashes:
@@ -369,8 +415,8 @@ def _batch(content: pa.Buffer, files: Files, entry: SegmentEntry) -> pa.RecordBa
     return batch
 
 
-def _payload(batch: pa.RecordBatch, files: Files, entry: SegmentEntry, schema: pa.Schema | None) -> pa.RecordBatch:
-    stored = batch.schema
+def _payload(batch: pa.RecordBatch, files: Files, entry: SegmentEntry, state: Stated | None) -> pa.RecordBatch:
+    stored, schema = batch.schema, None if state is None or entry.narrowed is not None else state.schema
     if len(stored) == len(_TIMES):
         return rows_without_columns(batch.num_rows)
     fields = [stored.field(i) for i in range(3, len(stored))]

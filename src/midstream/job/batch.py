@@ -188,7 +188,7 @@ class Batch:
 
     def steps(self, memory: Memory | None = None) -> list[StageStep]:
         """The steps of all stages; each slot may have another memory than the batch says."""
-        parts = {part.name: part for part in self.lanes}
+        parts = {part.name: part for part in self._at_work}
         fragments = [(name, fragment) for name, part in parts.items() for fragment in part.query.staged.fragments]
         ports = Ports.of(fragments, self.sharing)
         exchanged = Layout.of({port: parts[name].exchanged(number) for (name, number), port in ports.numbers.items()})
@@ -227,7 +227,7 @@ class Batch:
         )
 
     def _works(self, stage: int, ports: Ports) -> tuple[TaskWork, ...]:
-        return tuple(self.sharing.gathered([work for part in self.lanes for work in self._work(part, stage, ports)]))
+        return tuple(self.sharing.gathered([work for part in self._at_work for work in self._work(part, stage, ports)]))
 
     @cached_property
     def lanes(self) -> list[RunningLane]:
@@ -238,8 +238,17 @@ class Batch:
             return [RunningLane(query.name, query) for query in queries]
         return [lane for query in queries for lane in dealing.lanes(query)]
 
+    @cached_property
+    def _at_work(self) -> list[RunningLane]:
+        """The lanes that are given rows: none of queries that have ended."""
+        ended = self.sharing.ended()
+        return [lane for lane in self.lanes if lane.query.name not in ended] if ended else self.lanes
+
     def _stored(self, part: RunningLane, fragment: int) -> BySlot:
-        return {} if self.before is None else self.before.segments.get(part.name, {}).get(fragment, {})
+        if self.before is None:
+            return {}
+        named = self.sharing.named(part.name, fragment) if self.sharing.narrowed else None
+        return named or self.before.segments.get(part.name, {}).get(fragment, {})
 
     def _work(self, part: RunningLane, stage: int, ports: Ports) -> list[FragmentWork]:
         works = self._work_by(part, part.query, stage, ports)

@@ -138,7 +138,7 @@ def unmark_segment(segment: Segment, schema: pa.Schema) -> Segment:
 
 def _with_columns(segment: Segment, columns: pa.RecordBatch) -> Segment:
     elements = replace(segment.elements, columns=columns)
-    return replace(segment, elements=elements, place=None, views={}, sizes=[])
+    return replace(segment, stored=elements, place=None, narrowed=None, views={}, sizes=[])
 
 
 def _all_marked(columns: pa.RecordBatch, marks: list[str], old: bool) -> pa.RecordBatch:

@@ -133,8 +133,7 @@ class Probe:
 
     def _verified(self, batch: Elements, hashes: Hashes, pairs: Pairs) -> Elements | None:
         """The pairs that overlap in time and whose keys are equal, not just their hashes."""
-        stored_from = _joined([s.elements.valid_from.take(at) for s, at in pairs.parts()])
-        stored_to = _joined([s.elements.valid_to.take(at) for s, at in pairs.parts()])
+        stored_from, stored_to = map(_joined, zip(*(s.validity(at) for s, at in pairs.parts()), strict=True))
         valid_from = np.maximum(batch.valid_from.take(pairs.here), stored_from)
         valid_to = np.minimum(batch.valid_to.take(pairs.here), stored_to)
         keep = valid_from < valid_to
@@ -168,9 +167,9 @@ def gather_stored(pairs: Pairs, i: int) -> pa.Array:
     """A stored column's values over all pairs."""
     views = [segment.view(i) for segment in pairs.segments]
     if any(view is None for view in views):
-        return pa.concat_arrays([s.elements.columns.column(i).take(pa.array(at)) for s, at in pairs.parts()])
+        return pa.concat_arrays([s.stored.columns.column(i).take(pa.array(at)) for s, at in pairs.parts()])
     parts = [view.take(at) for view, (_, at) in zip(views, pairs.parts(), strict=True) if view is not None]
-    return column_of(_joined(parts), pairs.segments[0].elements.columns.schema.field(i).type)
+    return column_of(_joined(parts), pairs.segments[0].stored.columns.schema.field(i).type)
 
 
 def _joined(parts: Sequence[Any]) -> Any:

@@ -104,14 +104,14 @@ class Conditions:
 
     def texts(self) -> list[str]:
         """All of them, sorted."""
-        return sorted([*_equal_classes(self._equal), *self._others])
+        return sorted([*equal_classes(self._equal), *self._others])
 
 
 def _alike(a: str, b: str) -> str:
     return " IS ".join(sorted((a.removeprefix("#"), b.removeprefix("#"))))
 
 
-def _equal_classes(pairs: list[tuple[str, str]]) -> list[str]:
+def equal_classes(pairs: list[tuple[str, str]]) -> list[str]:
     """Which terms are all equal: plans may compare different pairs of them and yet hold the same."""
     classes: list[set[str]] = []
     for pair in pairs:

@@ -150,16 +150,20 @@ def derived_windows(
             yield min(found, key=lambda f: (f.begun, -INFINITY if f.longest is None else -f.longest))
 
 
-def first_whole(query: RunningQuery, found: Sequence[DerivedWindow], passed: Callable[[str], int]) -> int | None:
+def first_whole(
+    query: RunningQuery, found: Sequence[DerivedWindow], passed: Callable[[str], int], known: Mapping[str, int]
+) -> int | None:
     """The first instant at which windows that are derived hold all rows, also if it has passed; None: not all are.
 
     Those who keep the rows have `passed` instants: of each they have at least what was valid then in their own windows.
+    Of some windows the instant is `known`.
     """
-    known = {f.rows.alias for f in found if f.begun == ALWAYS}
-    if known != {source.stream.alias for source in query.sources}:
+    known_of = {f.rows.alias for f in found if f.begun == ALWAYS}.union(known)
+    if known_of != {source.stream.alias for source in query.sources}:
         return None
     gone = [(f.source, passed(f.rows.of) - f.longest) for f in found if f.longest is not None]
-    return max((end_of(source, tick) for source, tick in gone if source.longest is not None), default=BEGINNING)
+    ends = [end_of(source, tick) for source, tick in gone if source.longest is not None]
+    return max([*ends, *known.values()], default=BEGINNING)
 
 
 def why_empty(query: RunningQuery, alias: str, others: Others, before: Manifest) -> str:

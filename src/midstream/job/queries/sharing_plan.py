@@ -19,12 +19,14 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name, is_rehearsal, lane_name, query_of_copy
+from midstream.checkpoint.names import copy_name, is_rehearsal, lane_name, query_of_copy, replaced_name
+from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.query_windows import ALWAYS, BySlot, SharingRecord, WindowFilling
 from midstream.job.queries.completeness import changes_from, started, whole_at
 from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole, is_derivable
 from midstream.job.queries.filling import Kept, Pace, Ranges, left, next_given
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
+from midstream.job.queries.narrowed_joins import NarrowedJoin, narrowed_joins
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.succession import answered_to, hands_on, last_instant, unanswered
 from midstream.job.task.lanes import KEPT
@@ -56,6 +58,7 @@ class SharingPlan:
         self.records: dict[str, SharingRecord] = {}
         self.inherited: list[tuple[str, int, str, int, BySlot]] = []
         self.derived: list[Derived] = []
+        self.narrowed: list[NarrowedJoin] = []
         self.filled: set[str] = set()
         self.rest: dict[str, Ranges] = {}
         """What queries that are being filled have yet to be given, by the names of lanes."""
@@ -112,6 +115,7 @@ class SharingPlan:
             start = reached
         if shares and not since:
             self._take_over_nodes(query, since, partners)
+            start = max([start, *self._narrow([] if since else self._narrowed(query), since, partners)])
             start = max([start, *self._take_over_windows(query, since, partners)])
             start = max([start, *self._derive(self._derivable(query, since), since, partners)])
         inherited = dict(sorted(since.items()))
@@ -186,6 +190,26 @@ class SharingPlan:
                 self.inherited.append((query.name, number, window.text, window.port, held))
                 yield self.before.advanced_to.get(other.name, BEGINNING)
 
+    def _narrowed(self, query: RunningQuery) -> list[NarrowedJoin]:
+        assert self.before is not None
+        return list(narrowed_joins(query, self.kept_by_others(query), self.before))
+
+    def _narrow(self, joins: list[NarrowedJoin], since: dict[str, int], partners: dict[str, None]) -> list[int]:
+        """Has joins start with states of others as they are stored; gives how far these had been forgotten."""
+        self.narrowed += joins
+        for join in joins:
+            since.update({alias: self.records[join.of].since[alias] for alias in sorted(join.aliases)})
+            partners[join.of] = None
+        return [self._advanced_to(join.of) for join in joins]
+
+    def named(self, query: str, fragment: int) -> BySlot | None:
+        """What a new query takes over as it is stored; None: nothing."""
+        found: dict[int, list[SegmentEntry]] = {}
+        for join in self.narrowed:
+            for slot, entries in join.segments.items() if (join.query, join.fragment) == (query, fragment) else ():
+                found.setdefault(slot, []).extend(entries)
+        return found or None
+
     def _derivable(self, query: RunningQuery, known: Collection[str]) -> list[DerivedWindow]:
         assert self.before is not None
         return list(derived_windows(query, known, self.kept_by_others(query), self.before))
@@ -204,12 +228,31 @@ class SharingPlan:
     def _reach_back(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> int | None:
         """Gives the instant from which on a query answers that is asked about the past; None if nothing tells of it."""
         wanted = self._wanted_since(query)
-        found = self._derivable(query, ()) if wanted < self.frontiers[query.name] else []
-        earliest = first_whole(query, found, lambda name: self._worked_through(self.queries[name]))
+        if wanted >= self.frontiers[query.name]:
+            return None
+        joins, whole = self._narrowed(query), dict[str, int]()
+        for join in joins:
+            first = self._worked_through(self.queries[join.of]) - join.sooner
+            whole |= {a: first for a in join.aliases if self.records[join.of].since[a] == ALWAYS}
+        found = self._derivable(query, {alias for join in joins for alias in join.aliases})
+        earliest = first_whole(query, found, lambda name: self._worked_through(self.queries[name]), whole)
         if earliest is None:
             return None
+        self._narrow(joins, since, partners)
         self._derive(found, since, partners)
         return min(max(wanted, earliest), self.frontiers[query.name])
+
+    def ended(self) -> frozenset[str]:
+        """The queries that have answered up to where those that take their places begin, with what is stored alone."""
+        before, known = self.before, set[str]()
+        if before is None:
+            return frozenset()
+        taken = {replaced_name(name, self.batch_id): name for name in self.records if self.is_fresh(name)}
+        needed = {of for name in taken.values() if not self._answers_back(name) for of in self.records[name].shares}
+        for old, new in taken.items():
+            if old in self.queries and old not in needed and self._answers_back(new):
+                known |= {old} if self.start(new) <= before.released.get(old, BEGINNING) else set()
+        return frozenset(known)
 
     def _answers_back(self, name: str) -> bool:
         """Whether a new query answers for instants that have passed: it begins apart, from the beginning."""
@@ -364,7 +407,16 @@ class SharingPlan:
             works[0].scheduling,
             tuple(inherited.values()),
             tuple(derived for derived in self.derived if any(work.query == derived.query for work in works)),
+            frozenset(self._numbers_taken(works)),
         )
+
+    def _numbers_taken(self, works: Sequence[FragmentWork]) -> Iterator[int]:
+        """The nodes whose states begin with what is stored of others."""
+        for join in self.narrowed:
+            if any(work.name == (join.query, join.fragment) for work in works):
+                nodes, since = set(map(id, join.nodes)), self.records[join.query].since
+                outline = self._shape(self.queries[join.query]).outlines[join.fragment]
+                yield from (self.fingerprints.number(o.identity(since)) for o in outline.walk() if id(o.node) in nodes)
 
     def _member(self, work: FragmentWork) -> Member:
         query, since = self.queries[work.query], self.records[work.query].since

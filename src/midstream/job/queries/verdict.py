@@ -159,6 +159,7 @@ def _windows(
 ) -> list[WindowVerdict]:
     record, again = plan.records[query.name], {window.alias: window.of for window in query.begins.again}
     derived = {d.alias: d for d in plan.derived if d.query == query.name}
+    narrowed = {alias: join for join in plan.narrowed if join.query == query.name for alias in join.aliases}
     found: dict[str, WindowVerdict] = {}
     for source in query.sources:
         alias, window = source.stream.alias, source.label.removeprefix("Source ")
@@ -169,6 +170,10 @@ def _windows(
             )
         elif (start := derived.get(alias)) is not None:
             found[alias] = WindowVerdict(alias, window, "derived", _text_of(start.of), *_size(start.segments))
+        elif alias in narrowed:
+            join, of = narrowed[alias], _text_of(narrowed[alias].of)
+            looked_at = (join.rows, join.bytes) if alias == min(join.aliases) else (0, 0)
+            found[alias] = WindowVerdict(alias, window, "derived", of, *looked_at)
         elif alias in record.inherited:
             found[alias] = WindowVerdict(alias, window, "kept", ", ".join(map(_text_of, record.shares)))
         elif source.window is not None or not is_derivable(query):

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from midstream.checkpoint.files import Files, SideBySide
 from midstream.checkpoint.maps import Mapped
-from midstream.checkpoint.packs import SegmentEntry, StateKey, open_in
+from midstream.checkpoint.packs import SegmentEntry, StateKey, narrowed_segment, open_in
 from midstream.checkpoint.records import grouped
 from midstream.job.task.reports import Report
 from midstream.operators.state.segment import Segment
@@ -31,8 +31,8 @@ class Keepable(Protocol):
     def key(self) -> tuple[tuple[str, int], ...]:
         """The fragments that it runs."""
 
-    def rest(self) -> bool:
-        """Gets ready for the next batch; False if the task cannot go on in one."""
+    def rest(self) -> None:
+        """Gets ready for the next batch."""
 
 
 Kept = TypeVar("Kept", bound=Keepable)
@@ -51,7 +51,9 @@ class KeptTasks(Generic[Kept]):
 
     def keep(self, tasks: Iterable[Kept]) -> None:
         """Keeps closed tasks for the next batch."""
-        self._tasks = {task.key: task for task in tasks if task.rest()}
+        self._tasks = {task.key: task for task in tasks}
+        for task in self._tasks.values():
+            task.rest()
 
 
 @dataclass(slots=True)
@@ -173,6 +175,8 @@ class Pool:
         """The segment of an entry."""
         if entry.place not in self.opened:
             known = self.known.get(entry.place)
+            if known is None and entry.narrowed is not None and (stored := self.known.get(entry.stored_place)) is not None:
+                known = narrowed_segment(stored, entry, state)
             if known is None:
                 known = open_in(files, entry, state, self.packs, self.whole if entry.is_part else None)
             self.opened[entry.place] = known

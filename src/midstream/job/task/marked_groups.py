@@ -79,7 +79,7 @@ def unmarked(
 ) -> dict[StateKey, list[Segment]]:
     """What entries of states with marks hold, without marks, by the states of the plan."""
     plain, twins = Box(plan, functions).states(), list(Box(marked_plan(plan), functions).states())
-    stored = open_states(files, marked, {MARKED + twin.id: twin.schema for twin in twins})
+    stored = open_states(files, marked, {MARKED + twin.id: twin for twin in twins})
     return {
         (state.id, state.key): [unmark_segment(s, state.schema) for s in stored.get((MARKED + twin.id, twin.key), ())]
         for state, twin in zip(plain, twins, strict=True)

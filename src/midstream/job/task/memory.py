@@ -192,7 +192,7 @@ def mapped_states(
     following = iter(written)
     for state in states.values():
         state.segments = [
-            segment if segment.place is not None else open_segment(files, next(following), state.schema)
+            segment if segment.place is not None else open_segment(files, next(following), state)
             for segment in state.segments
         ]
     return written

@@ -66,7 +66,7 @@ class SendStep:
             entries = parcel.entries.get(slot, ())
             if origin is None or not entries:
                 continue
-            segments = [s for entry in entries if len(s := open_segment(files, entry, origin.schema))]
+            segments = [s for entry in entries if len(s := open_segment(files, entry, origin))]
             anywhere = slot % self.slots
             for piece in origin.pieces(segments, parcel.frontier, self.memory.chunk):
                 elements = shipment.shaped(piece)

@@ -227,8 +227,8 @@ class Filling:
             state = type(like)(like.id, like.key, like.schema, like.longest, grouping=like.grouping)
             entries = list(self.work.shared.get(name, {}).get(self.slot, ()))
             self.opened += entries
-            state.replace_segments(open_states(self.files, entries, {like.id: like.schema}).get(name, []))
-            for segment in self._staying(shipment, like.schema):
+            state.replace_segments(open_states(self.files, entries, {like.id: like}).get(name, []))
+            for segment in self._staying(shipment, like):
                 state.replace_segments([*state.segments, segment])
                 self._spill([state])
             for part in self.sent.get(ports.get(shipment.address, -1), ()):
@@ -237,10 +237,10 @@ class Filling:
                 self._spill([state])
             yield name, state
 
-    def _staying(self, shipment: Shipment, schema: pa.Schema) -> Iterator[Segment]:
+    def _staying(self, shipment: Shipment, like: SortedState) -> Iterator[Segment]:
         """What stays of segments of which something leaves, in the order it is in."""
         for entry in self.work.parted.get((shipment.name, shipment.key), {}).get(self.slot, ()):
-            segment = open_segment(self.files, entry, schema)
+            segment = open_segment(self.files, entry, like)
             parts = list(slices(segment.elements, segment.bytes, self.memory.chunk))
             stays = [slots_for(shipment.placed, part, self.routing) == self.slot for part in parts]
             if len(segment) and all(mask.all() for mask in stays):

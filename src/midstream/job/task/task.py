@@ -93,7 +93,8 @@ class Task:
     def goes_on(self, work: TaskWork, memory: Memory) -> bool:
         """Whether a task opened for some work would be the same as this one, which is closed and kept."""
         return (
-            work.apart.is_plain
+            self._can_go_on
+            and work.apart.is_plain
             and memory.bytes == self.store.memory.bytes
             and work.scheduling == self.work.scheduling
             and work.restored_to == max(self.work.restored_to, self.work.advance_to)
@@ -126,14 +127,16 @@ class Task:
         self._fill()
         self.graph.restore()
 
-    def rest(self) -> bool:
-        """Gets ready for the next batch; False if members have begun in this one, or what ran is more than a graph."""
-        if not self.work.apart.is_plain or any(member.fresh for member in self.work.members):
-            return False
-        if any(isinstance(operator, OneWayJoinOperator) for operator in self.graph.live.operators):
-            return False
-        self.store.hold(self.graph.live.states())
-        return True
+    def rest(self) -> None:
+        """Gets ready for the next batch, in which what it holds need not be opened again."""
+        if not any(isinstance(operator, OneWayJoinOperator) for operator in self.graph.live.operators):
+            self.store.hold(state for _, state in self.named_states())
+
+    @property
+    def _can_go_on(self) -> bool:
+        """Whether it is a graph alone that reads no windows of others, and none of whose members have just begun."""
+        reads = any(isinstance(operator, OneWayJoinOperator) for operator in self.graph.live.operators)
+        return self.work.apart.is_plain and not reads and not any(member.fresh for member in self.work.members)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,7 +166,7 @@ class Task:
             return
         stored = {id(m): by_state(m.work.segments.get(self.store.slot, ())) for m in self.work.members}
         for number, owner in self.graph.owner.items():
-            if not owner.fresh:
+            if not owner.fresh or self.graph.live.names[number] in self.work.taken:
                 self._reopen(stored[id(owner)], self.graph.states_of([number]))
 
     def _fill_alone(self) -> None:

@@ -146,7 +146,7 @@ class TaskGraph:
             work, name, state = self.owner[number].work, operator.probed, operator.window
             if (work.query, name) not in opened:
                 entries = work.apart.probed[name].get(store.slot, ())
-                stored = open_states(store.files, entries, {state.id: state.schema})
+                stored = open_states(store.files, entries, {state.id: state})
                 opened[work.query, name] = stored.get((state.id, state.key), [])
             state.replace_segments(opened[work.query, name])
 
@@ -197,7 +197,7 @@ class NewMembers:
         windows = {(i.node, i.port): i.segments.get(self.store.slot, ()) for i in self.task.work.inherited}
         for number, operator in enumerate(self.graph.operators):
             member = self.task.owner[number]
-            if not self._begins(member):
+            if not self._begins(member) or self._is_taken(number):
                 continue
             for port, place in enumerate(self.graph.inputs[number]):
                 kept = windows.get((self.graph.names[number], port))
@@ -209,11 +209,16 @@ class NewMembers:
         """Whether a member is new, or goes on to be given rows that others had kept when it was."""
         return member.fresh or any(derived.query == member.work.query for derived in self.task.work.derived)
 
+    def _is_taken(self, operator: int) -> bool:
+        """Whether the states of an operator of new members began with what is stored of others."""
+        return self.graph.names[operator] in self.task.work.taken
+
     def results(self) -> Iterator[tuple[int, Elements]]:
         """What new members give whose root runs already."""
         for i, member in enumerate(self.task.work.members):
             root = self.graph.members[i].root
-            if self._begins(member) and (root < 0 or not self._begins(self.task.owner[root])):
+            runs = root < 0 or self._is_taken(root) or not self._begins(self.task.owner[root])
+            if self._begins(member) and runs:
                 for content in self._present(root, member):
                     yield i, content
 
@@ -233,7 +238,7 @@ class NewMembers:
         if place < 0:
             yield from self._derived(self.graph.sources[~place][0], member)
             return
-        if self._begins(self.task.owner[place]):
+        if self._begins(self.task.owner[place]) and not self._is_taken(place):
             return
         operator, node = self.graph.operators[place], self.graph.nodes[place]
         if node.stateful:

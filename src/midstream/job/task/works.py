@@ -213,6 +213,8 @@ class TaskWork:
     scheduling: str = "dfs"
     inherited: tuple[Inherited, ...] = ()
     derived: tuple[Derived, ...] = ()
+    taken: frozenset[int] = frozenset()
+    """The nodes of new members whose states begin with segments of others."""
 
     @staticmethod
     def alone(work: FragmentWork) -> TaskWork:

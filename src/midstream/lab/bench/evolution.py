@@ -107,7 +107,7 @@ def _add_deriving(report: Report, state: int, seed: int) -> None:
             session.push(batch)
         before = [_timed(session, batch) for batch in batches[filled : filled + BEFORE]]
         told, meanwhile = session.replace("q", new), list[float]()
-        while not (answers := session.queries["q"].cql == new) and len(meanwhile) < MOST:
+        while not (meanwhile and session.queries["q"].cql == new) and len(meanwhile) < MOST:
             number = filled + BEFORE + len(meanwhile)
             meanwhile.append(_timed(session, _rows(seed + number, number * ROWS)))
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder, _join(folder, old) as session:
@@ -124,7 +124,7 @@ def _add_deriving(report: Report, state: int, seed: int) -> None:
     spent = max(0.0, at_once - usual)
     report.add("deriving a join at once / running its rows through it", spent / replayed, "ratio", 0.2, "at most")
     report.add("longest batch while windows are filled / median", max(meanwhile) / usual, "ratio", 2.0, "at most")
-    report.add("the new text answers", float(answers), "yes is 1", 1)
+    report.add("the new text answers", float(len(meanwhile) < MOST), "yes is 1", 1)
 
 
 def _join(folder: str, cql: str) -> CheckpointSession:

@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.partition import Partition
-from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
+from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate
 from midstream.operators.group_hash import group_hash
 from midstream.operators.hashing import POSITION_BITS, hash_columns, hash_order
+from midstream.operators.state.narrowing import Narrowing
 from midstream.operators.vectors import Numbers, numbers_of, storage_of
 
 MANY = 2_000
@@ -43,10 +44,10 @@ class Segment:
 
     `place` is where a store keeps the segment; None while it exists only in memory. `origin` is the stored segment of
     which it is a part; None if it is no part of another. Hashes that are `numbered` only number its elements. Of a
-    stored segment it may be what is left `within` a range of hashes.
+    stored segment it may be what is left `within` a range of hashes. What is `stored` for a wider state is `narrowed`.
     """
 
-    elements: Elements
+    stored: Elements
     hashes: Hashes
     bucket: int
     born: int
@@ -57,15 +58,26 @@ class Segment:
     origin: str | None = None
     numbered: bool = False
     within: tuple[int, int] | None = None
+    narrowed: Narrowing | None = None
     views: dict[int, Numbers | None] = field(default_factory=dict, compare=False, repr=False)
     sizes: list[int] = field(default_factory=list, compare=False, repr=False)
     bits: list[npt.NDArray[np.uint8]] = field(default_factory=list, compare=False, repr=False)
     """What tells most hashes that it does not have, once that was worth finding out."""
 
+    @property
+    def elements(self) -> Elements:
+        """Its elements; what was stored for a wider state is looked through for them."""
+        return self.stored if self.narrowed is None else self.narrowed.applied(self.stored)
+
+    def validity(self, at: Indices) -> tuple[Ticks, Ticks]:
+        """From when to when some elements are valid; what has ended before it began is none of them."""
+        since, until = self.stored.valid_from.take(at), self.stored.valid_to.take(at)
+        return since, until if self.narrowed is None else self.narrowed.ends(until, at)
+
     def view(self, column: int) -> Numbers | None:
         """A column's numbers where it has nothing but numbers, made once; None otherwise."""
         if column not in self.views:
-            values = self.elements.columns.column(column)
+            values = self.stored.columns.column(column)
             plain = values.null_count == 0 and storage_of(values.type) is not None
             self.views[column] = numbers_of(values) if plain else None
         return self.views[column]
@@ -77,7 +89,7 @@ class Segment:
     def bytes(self) -> int:
         """The size of its columns, hashes and times, worked out once."""
         if not self.sizes:
-            self.sizes.append(int(self.elements.columns.nbytes) + 24 * len(self))
+            self.sizes.append(int(self.stored.columns.nbytes) + 24 * len(self))
         return self.sizes[0]
 
     def part(self, start: int, end: int, within: tuple[int, int]) -> Segment:
@@ -86,10 +98,11 @@ class Segment:
             return self
         if self.within is not None:
             within = max(within[0], self.within[0]), min(within[1], self.within[1])
-        elements, hashes = self.elements.slice(start, end - start), self.hashes[start:end]
+        stored, hashes = self.stored.slice(start, end - start), self.hashes[start:end]
         kept = None if self.place is None else within
-        origin = self.origin or self.place
-        return replace(self, elements=elements, hashes=hashes, origin=origin, within=kept, views={}, sizes=[], bits=[])
+        narrowed = None if self.narrowed is None else self.narrowed.slice(start, end - start)
+        part = replace(self, stored=stored, hashes=hashes, within=kept, narrowed=narrowed, views={}, sizes=[], bits=[])
+        return replace(part, origin=self.origin or self.place)
 
     def to_batch(self) -> pa.RecordBatch:
         """The segment as one Arrow batch, ready for a file; nothing is copied."""

@@ -23,6 +23,7 @@ from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, 
 from midstream.operators.hashing import hash_order
 from midstream.operators.ordering import stable_order
 from midstream.operators.state.crowds import Crowd, lowest_crowd, overlapping
+from midstream.operators.state.narrowing import Conditions
 from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, numbered_segment, pairs
 
 Kind = TypeVar("Kind", bound=Hashable)
@@ -92,6 +93,8 @@ class SortedState:
     """Of which partition group its rows are, if it is sorted by group."""
     most_merged: int | None = None
     """How many bytes may be merged into one segment, where memory is bounded."""
+    conditions: Conditions | None = None
+    """Which conditions its rows meet, where that is known."""
 
     @property
     def bucket_width(self) -> int | None:
@@ -193,7 +196,7 @@ class SortedState:
         width = self.bucket_width
         if width is None:
             return [0], None
-        shift = crc32(self.id.encode()) % width  # buckets of other states are closed with other batches
+        shift = self._shift(width)
         first, last = (int(times.min()) + shift) // width, (int(times.max()) + shift) // width
         if last - first <= SPAN or len(times) < self.least_split:
             # More segments cost every probe; a few more expired rows cost almost nothing.
@@ -202,6 +205,14 @@ class SortedState:
         step = max(SPAN, (last - first) // min(2 * BUCKETS, len(times) // self.least_split) + 1)
         lowest, highest = first // step, last // step
         return range(step * lowest + step - 1, step * (highest + 1), step), (times + shift) // (step * width) - lowest
+
+    def bucket_of(self, time: int) -> int:
+        """The bucket of an instant."""
+        width = self.bucket_width
+        return 0 if width is None else (time + self._shift(width)) // width
+
+    def _shift(self, width: int) -> int:
+        return crc32(self.id.encode()) % width  # buckets of other states are closed with other batches
 
     def _due(self, frontier: int, most: int) -> list[Crowd]:
         """What is due to become one segment, in each bucket: about so many rows, unless more of them have one hash."""
@@ -307,6 +318,6 @@ def _alike(segments: Sequence[Segment], kinds: Iterable[Kind]) -> dict[Kind, lis
 
 
 def _dead_share(segment: Segment, frontier: int) -> float:
-    if segment.earliest_to > frontier:
-        return 0.0
+    if segment.earliest_to > frontier or segment.narrowed is not None:
+        return 0.0  # what is narrowed is not looked through again and again
     return float(np.count_nonzero(segment.elements.valid_to <= frontier)) / len(segment)

@@ -1,0 +1,88 @@
+"""Inner joins and selections of windows: what they hold, and how much less another of them holds.
+
+Such a node holds the rows that windows have, joined under conditions. One over the same streams whose windows are as
+much shorter each, and whose conditions are at least as strong, holds some of these rows, each for so much less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from midstream.algebra.expressions import Call, Column, Expression, Literal, columns_of, walk
+from midstream.algebra.implication import implies
+from midstream.algebra.physical.base import PhysicalNode
+from midstream.algebra.physical.identities import equal_classes
+from midstream.algebra.physical.sources import SourceNode
+from midstream.algebra.windows import Range, Unbounded
+
+TESTS = frozenset({"=", "<>", "<", "<=", ">", ">=", "and", "or", "not", "in", "is_null", "is_not_distinct_from"})
+"""What conditions consist of that fail for no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Windows by alias, which columns are equal, and all other conditions."""
+
+    windows: Mapping[str, SourceNode]
+    equal: frozenset[str]
+    conditions: tuple[Expression, ...]
+
+    @staticmethod
+    def of(node: PhysicalNode) -> Selection | None:
+        """What a node holds; None if it is something else."""
+        windows: dict[str, SourceNode] = {}
+        pairs: list[tuple[str, str]] = []
+        alike: set[str] = set()
+        conditions: list[Expression] = []
+        stack = [node]
+        while stack:
+            top = stack.pop()
+            if type(top) is SourceNode:
+                windows[top.stream.alias] = top
+            elif (joined := top.conjunction) is None:
+                return None
+            else:
+                pairs += joined.equal
+                alike |= {" IS ".join(sorted(pair)) for pair in joined.alike}
+                conditions += joined.conditions
+                stack += top.inputs
+        return Selection(windows, frozenset([*equal_classes(pairs), *alike]), tuple(conditions))
+
+    @property
+    def tests(self) -> tuple[Expression, ...]:
+        """Those of its conditions that can be asked of rows that nobody has asked for them before."""
+        return tuple(condition for condition in self.conditions if all(map(_is_test, walk(condition))))
+
+    def sooner_than(self, other: Selection, names: frozenset[str]) -> int | None:
+        """By how many ticks rows end sooner than those of another selection, which has columns of some `names`.
+
+        None if its rows are not among the other's, or cannot be told from them.
+        """
+        if self.equal != other.equal or not all(implies(self.conditions, its) for its in other.conditions):
+            return None
+        asked = [condition for condition in self.conditions if not implies(other.conditions, condition)]
+        if any(condition not in self.tests or not columns_of(condition) <= names for condition in asked):
+            return None
+        return self._shortened(other.windows)
+
+    def _shortened(self, others: Mapping[str, SourceNode]) -> int | None:
+        """By how many ticks all windows with an end are shorter, if they are so by the same number."""
+        if self.windows.keys() != others.keys():
+            return None
+        found: set[int | None] = set()
+        for alias, mine in self.windows.items():
+            its = others[alias]
+            if mine.stream.name != its.stream.name:
+                return None
+            if mine.window != its.window:
+                ranges = isinstance(mine.window, Range) and isinstance(its.window, Range)
+                found.add((its.longest or 0) - (mine.longest or 0) if ranges else None)
+            elif not isinstance(mine.window, Unbounded):
+                found.add(0)
+        sooner = found.pop() if found else 0
+        return None if found or sooner is None or sooner < 0 else sooner
+
+
+def _is_test(part: Expression) -> bool:
+    return isinstance(part, Column | Literal) or (isinstance(part, Call) and part.function in TESTS)
