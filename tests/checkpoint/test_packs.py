@@ -73,7 +73,7 @@ def test_a_column_of_any_type_comes_back_as_it_was(files, name):
 def test_all_columns_together_come_back_as_they_were(files):
     written = segment(COLUMNS)
     (entry,) = pack(files, segments=[written])
-    assert same(open_segment(files, entry, written.elements.columns.schema), written)
+    assert same(open_segment(files, entry, SortedState(*STATE, written.elements.columns.schema, None)), written)
 
 
 def test_rows_without_columns_come_back_as_they_were(files):
@@ -92,7 +92,7 @@ def test_columns_of_equal_name_come_back_as_they_were(files):
 
 
 def with_payload(written, columns):
-    return replace(written, elements=replace(written.elements, columns=columns))
+    return replace(written, stored=replace(written.elements, columns=columns))
 
 
 def test_a_slice_of_a_larger_batch_is_written_without_the_rest(files):
@@ -263,7 +263,7 @@ def test_an_entry_that_speaks_of_another_segment_is_refused(files):
 def test_other_columns_than_the_plan_expects_are_refused(files):
     (entry,) = pack(files, segments=[segment({"k": [1, 2]})])
     with pytest.raises(JobError, match="other columns") as error:
-        open_segment(files, entry, pa.schema([("k", pa.string())]))
+        open_segment(files, entry, SortedState(*STATE, pa.schema([("k", pa.string())]), None))
     assert "k int64" in str(error.value) and "k string" in str(error.value)
 
 

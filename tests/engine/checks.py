@@ -273,7 +273,7 @@ def check_pickling(kind: Kind, inputs: Inputs) -> None:
             copy = pickle.loads(pickle.dumps(segment))
             assert copy.to_batch().equals(segment.to_batch())
             assert np.array_equal(copy.hashes, segment.hashes)
-            assert replace(copy, elements=segment.elements, hashes=segment.hashes) == segment
+            assert replace(copy, stored=segment.stored, hashes=segment.hashes) == segment
     found = driving.run(Drive(shipped, steps_of(relation, inputs, 9)), inputs, catalog)
     assert ms.snapshot_equal(found, evaluate(relation, inputs, catalog))
 

@@ -18,7 +18,7 @@ from midstream.checkpoint.packs import ClosedSegment, open_in, open_segment, wri
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.operators.elements import Elements
 from midstream.operators.state.segment import Segment, numbered_segment, numbering
-from midstream.operators.state.sorted_state import RestingState
+from midstream.operators.state.sorted_state import RestingState, SortedState
 
 KEPT = "SELECT KEEP * FROM {} [RANGE 45]"
 JOINED = "SELECT A.v, B.v AS w FROM A [RANGE 45], B [RANGE 30] WHERE A.k = B.k"
@@ -100,7 +100,7 @@ def test_numbered_rows_come_back_as_they_were_whole_and_in_part(name, lengths, t
     (entry,) = write_pack(files, "state/x", {("s", ()): [written]})
     for part in (entry, entry.part(2**62, 2**63)):
         rows = np.flatnonzero([part.hash_from <= hashed < part.hash_to for hashed in written.hashes.tolist()])
-        read = open_segment(files, part, written.elements.columns.schema)
+        read = open_segment(files, part, SortedState("s", (), written.elements.columns.schema, None))
         assert read.elements.columns.equals(written.elements.columns.take(pa.array(rows)))
         assert np.array_equal(read.hashes, written.hashes[rows])
         assert np.array_equal(read.elements.valid_from, written.elements.valid_from[rows])

@@ -16,7 +16,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.query_windows import BySlot
 from midstream.distribution.placement import Placed, Placements
-from midstream.job.queries.derived_windows import Others
+from midstream.job.queries.derived_windows import Others, is_derivable
 from midstream.job.queries.running_query import RunningQuery
 from midstream.migration.contents import ports_of
 from midstream.operators.join import SymmetricJoin
@@ -24,12 +24,16 @@ from midstream.operators.multiway_join import MultiwayJoinOperator
 from midstream.operators.state.sorted_state import SortedState
 
 
+OTHER_BUCKETS = 2**60
+"""How far the buckets of what was stored for another state are from those of a state: they stay as they were."""
+
+
 @dataclass(frozen=True, slots=True)
 class NarrowedJoin:
     """A join of a new query, with all joins below it: whose states it takes over, and their segments by slot.
 
-    `rows` are looked at to tell what it has given so far. No row is missing of those that ended less than `sooner`
-    ticks before the other's frontier.
+    `rows` are looked at to tell what it has given so far to what remembers that. No row is missing of those that ended
+    less than `sooner` ticks before the other's frontier.
     """
 
     query: str
@@ -66,15 +70,13 @@ class _Input:
         mine, other = self.state, its.state
         if mine.id == other.id and mine.schema.equals(other.schema):
             return entry
-        latest = entry.latest_to - sooner
-        begun = max(entry.earliest_from, entry.latest_to - (other.longest or 0))
         return replace(
             entry,
             state=mine.id,
             key=mine.key,
-            bucket=mine.bucket_of(begun),
+            bucket=entry.bucket - (OTHER_BUCKETS if entry.narrowed is None else 0),
             earliest_to=BEGINNING,
-            latest_to=latest,
+            latest_to=entry.latest_to - sooner,
             narrowed=(entry.narrowed or 0) + sooner,
         )
 
@@ -84,7 +86,7 @@ def narrowed_joins(query: RunningQuery, others: Others, before: Manifest) -> Ite
 
     Of plans in several stages none do: what one fragment gives another takes for new.
     """
-    if len(query.staged.fragments) == 1:
+    if len(query.staged.fragments) == 1 and is_derivable(query):
         found = [list(_joins_of(query, other, before)) for other, _ in others if len(other.staged.fragments) == 1]
         yield from max(found, key=lambda joins: sum(len(join.aliases) for join in joins), default=[])
 
@@ -112,7 +114,9 @@ def _joins_of(query: RunningQuery, other: RunningQuery, before: Manifest) -> Ite
                 for entry in entries
                 if (entry.state, entry.key) == (its.state.id, its.state.key)
             ]
-        least = min(_size(segments, mine.state) for mine, _, _ in found[place])
+        above = [i for i in range(len(box.nodes)) if place in _below(box.inputs, i)]
+        gives = any(box.nodes[i].stateful for i in above)
+        least = min(_size(segments, mine.state) for mine, _, _ in found[place]) if gives else (0, 0)
         aliases = frozenset(alias for mine, _, _ in taken for alias in mine.selection.windows)
         nodes = tuple(box.nodes[i] for i in joined)
         sooner = min(sooner for _, _, sooner in taken)

@@ -59,6 +59,8 @@ class SharingPlan:
         self.inherited: list[tuple[str, int, str, int, BySlot]] = []
         self.derived: list[Derived] = []
         self.narrowed: list[NarrowedJoin] = []
+        self.needed: set[str] = set()
+        """The queries parts of which new ones have in common with them."""
         self.filled: set[str] = set()
         self.rest: dict[str, Ranges] = {}
         """What queries that are being filled have yet to be given, by the names of lanes."""
@@ -115,6 +117,7 @@ class SharingPlan:
             start = reached
         if shares and not since:
             self._take_over_nodes(query, since, partners)
+            self.needed |= partners.keys()
             start = max([start, *self._narrow([] if since else self._narrowed(query), since, partners)])
             start = max([start, *self._take_over_windows(query, since, partners)])
             start = max([start, *self._derive(self._derivable(query, since), since, partners)])
@@ -247,11 +250,10 @@ class SharingPlan:
         before, known = self.before, set[str]()
         if before is None:
             return frozenset()
-        taken = {replaced_name(name, self.batch_id): name for name in self.records if self.is_fresh(name)}
-        needed = {of for name in taken.values() if not self._answers_back(name) for of in self.records[name].shares}
-        for old, new in taken.items():
-            if old in self.queries and old not in needed and self._answers_back(new):
-                known |= {old} if self.start(new) <= before.released.get(old, BEGINNING) else set()
+        for name in filter(self.is_fresh, self.records):
+            old = replaced_name(name, self.batch_id)
+            if old in self.queries and old not in self.needed and self.start(name) <= before.released.get(old, BEGINNING):
+                known.add(old)
         return frozenset(known)
 
     def _answers_back(self, name: str) -> bool:
@@ -447,6 +449,7 @@ class SharingPlan:
         if not self.is_fresh(name):
             return []
         record, plan = self.records[name], self.queries[name].plan
-        derived = {rows.alias: rows.of for rows in self.derived if rows.query == name}
+        derived = {alias: join.of for join in self.narrowed if join.query == name for alias in sorted(join.aliases)}
+        derived |= {rows.alias: rows.of for rows in self.derived if rows.query == name}
         gap = unanswered(ended, record.start, plan.domain)
         return [{**started(record, self.batch_id, plan), "derived": derived, "gap": gap}]

@@ -196,7 +196,7 @@ class SortedState:
         width = self.bucket_width
         if width is None:
             return [0], None
-        shift = self._shift(width)
+        shift = crc32(self.id.encode()) % width  # buckets of other states are closed with other batches
         first, last = (int(times.min()) + shift) // width, (int(times.max()) + shift) // width
         if last - first <= SPAN or len(times) < self.least_split:
             # More segments cost every probe; a few more expired rows cost almost nothing.
@@ -205,14 +205,6 @@ class SortedState:
         step = max(SPAN, (last - first) // min(2 * BUCKETS, len(times) // self.least_split) + 1)
         lowest, highest = first // step, last // step
         return range(step * lowest + step - 1, step * (highest + 1), step), (times + shift) // (step * width) - lowest
-
-    def bucket_of(self, time: int) -> int:
-        """The bucket of an instant."""
-        width = self.bucket_width
-        return 0 if width is None else (time + self._shift(width)) // width
-
-    def _shift(self, width: int) -> int:
-        return crc32(self.id.encode()) % width  # buckets of other states are closed with other batches
 
     def _due(self, frontier: int, most: int) -> list[Crowd]:
         """What is due to become one segment, in each bucket: about so many rows, unless more of them have one hash."""
