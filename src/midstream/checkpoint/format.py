@@ -220,7 +220,9 @@ class EntryReader:
         state, file, *numbers = row
         more = numbers[_NUMBERS:]
         part = HashRange(*more[:3]) if len(more) >= 3 else None
-        return _make(*self._states[state], self._files[file], *numbers[:_NUMBERS], part, *more[0 if part is None else 3 :])
+        return _make(
+            *self._states[state], self._files[file], *numbers[:_NUMBERS], part, *more[0 if part is None else 3 :]
+        )
 
 
 _NUMBERS = len(NUMBERS)

@@ -157,7 +157,12 @@ def _origins_in(fragment: Fragment, old: Staged, functions: Functions) -> Iterat
         name = (state.id, state.key)
         placed = placements(input_of(box, held))
         kind = _kind(held)
-        yield name, MoveOrigin(fragment.number, name, state.schema, state.longest, kind, placed, state.grouping, state.conditions)
+        yield (
+            name,
+            MoveOrigin(
+                fragment.number, name, state.schema, state.longest, kind, placed, state.grouping, state.conditions
+            ),
+        )
 
 
 def _same_order(old: Grouping | None, new: Grouping | None) -> bool:

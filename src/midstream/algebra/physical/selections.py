@@ -7,7 +7,7 @@ much shorter each, and whose conditions are at least as strong, holds some of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from midstream.algebra.expressions import Call, Column, Expression, Literal, columns_of, walk
 from midstream.algebra.implication import implies

@@ -23,7 +23,6 @@ from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoinOperator
 from midstream.operators.state.sorted_state import SortedState
 
-
 OTHER_BUCKETS = 2**60
 """How far the buckets of what was stored for another state are from those of a state: they stay as they were."""
 

@@ -252,7 +252,11 @@ class SharingPlan:
             return frozenset()
         for name in filter(self.is_fresh, self.records):
             old = replaced_name(name, self.batch_id)
-            if old in self.queries and old not in self.needed and self.start(name) <= before.released.get(old, BEGINNING):
+            if (
+                old in self.queries
+                and old not in self.needed
+                and self.start(name) <= before.released.get(old, BEGINNING)
+            ):
                 known.add(old)
         return frozenset(known)
 

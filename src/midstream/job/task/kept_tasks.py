@@ -175,7 +175,11 @@ class Pool:
         """The segment of an entry."""
         if entry.place not in self.opened:
             known = self.known.get(entry.place)
-            if known is None and entry.narrowed is not None and (stored := self.known.get(entry.stored_place)) is not None:
+            if (
+                known is None
+                and entry.narrowed is not None
+                and (stored := self.known.get(entry.stored_place)) is not None
+            ):
                 known = narrowed_segment(stored, entry, state)
             if known is None:
                 known = open_in(files, entry, state, self.packs, self.whole if entry.is_part else None)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 
 from midstream.algebra.declarations import UserFunction
 from midstream.checkpoint.files import Files

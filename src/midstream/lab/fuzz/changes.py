@@ -124,3 +124,40 @@ def ticks_of(times: pa.ChunkedArray) -> list[int]:
     if pa.types.is_timestamp(times.type):
         times = times.cast(pa.timestamp("us", times.type.tz))
     return list(times.cast(pa.int64()).to_pylist())
+
+
+def draw_narrowing(seed: int) -> Change:
+    """A join of a seed, and one with shorter windows, more conditions and fewer columns."""
+    random = Random(f"narrowing {seed}")
+    choices = Choices(random.randint)
+    streams = draw_streams(choices, EVERYTHING)
+    aliases = [f"x{i}" for i in range(random.choice([2, 2, 3, 3, 4]))]
+    read = {alias: random.choice(streams) for alias in aliases}
+    equal = [f"{random.choice(aliases[:i])}.{random.choice('kkkv')} = {aliases[i]}.k" for i in range(1, len(aliases))]
+    columns = [f"{alias}.{column} AS {alias}{column}" for alias in aliases for column in "kv"]
+    old, new = sorted(random.sample(range(10, 60, 5), 2), reverse=True)
+    sizes = [dict.fromkeys(aliases, size) for size in (old, new)]
+    if random.random() < 0.2:
+        sizes[1][aliases[0]] = old
+    conditions = [_condition(random, aliases) for _ in range(3)]
+
+    def text(which: int, met: int) -> str:
+        windows = ", ".join(f"{s.name} [RANGE {s.time.duration(sizes[which][a])}] AS {a}" for a, s in read.items())
+        where = f"FROM {windows} WHERE {' AND '.join([*equal, *conditions[:met]])}"
+        names = random.sample(columns, random.randint(2, len(columns))) if which else columns
+        heads = [*["SELECT " + ", ".join(names)] * 3, "SELECT DISTINCT " + ", ".join(names[:2])]
+        counted = f"SELECT x0.k AS g, COUNT(*) AS n {where} GROUP BY x0.k"
+        return random.choice([*(f"{head} {where}" for head in heads), counted])
+
+    texts = text(0, random.randint(0, 1)), text(1, random.randint(1, 3))
+    tables = {s.name: _arriving(draw_table(choices, s, 2 * MOST_ROWS, LAST_TIME), s, 0, random) for s in streams}
+    return Change(*texts, streams, tables, _batches(tables, streams, random), 0, {})
+
+
+def _condition(random: Random, aliases: Sequence[str]) -> str:
+    one, other = random.choice(aliases), random.choice(aliases)
+    number = random.randint(0, 5)
+    forms = [f"{one}.v < {number}", f"{one}.v <> {number}", f"{one}.k IN (0, 1, {number})", f"{one}.v <= {other}.v"]
+    return random.choice(
+        [*forms, f"({one}.v > 3 OR {other}.k < 2)", f"{one}.v + 1 > {other}.k", f"{one}.v IS NOT NULL"]
+    )
