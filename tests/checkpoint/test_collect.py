@@ -19,7 +19,8 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, listed_in, results_of, shorten
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import DATA_FOLDERS, batch_of, name_for
-from midstream.checkpoint.packs import SegmentEntry, open_segment
+from midstream.checkpoint.opening import open_segment
+from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 

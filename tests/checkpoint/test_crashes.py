@@ -33,7 +33,8 @@ from midstream.checkpoint.file_entries import FileLog, ResultFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Outputs
 from midstream.checkpoint.names import name_for
-from midstream.checkpoint.packs import kept_entries, open_states, write_pack
+from midstream.checkpoint.opening import open_states
+from midstream.checkpoint.packs import kept_entries, write_pack
 from midstream.checkpoint.store import CheckpointStore
 from tests.checkpoint.making import STATE, grown, segment
 

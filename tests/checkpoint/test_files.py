@@ -16,7 +16,7 @@ from midstream.checkpoint import fetched, local_files
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import AlreadyThere, MissingFile
 from midstream.checkpoint.local_files import LocalFiles
-from midstream.checkpoint.packs import open_segment
+from midstream.checkpoint.opening import open_segment
 from midstream.checkpoint.remote_files import RemoteFiles
 from midstream.errors import JobError
 

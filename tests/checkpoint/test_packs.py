@@ -21,15 +21,8 @@ from midstream.checkpoint import maps
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.format import EntryReader, Writer
-from midstream.checkpoint.packs import (
-    ALIGNMENT,
-    StateKey,
-    joined,
-    kept_entries,
-    open_segment,
-    open_states,
-    write_pack,
-)
+from midstream.checkpoint.opening import open_segment, open_states
+from midstream.checkpoint.packs import ALIGNMENT, StateKey, joined, kept_entries, write_pack
 from midstream.errors import JobError
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState

@@ -18,7 +18,7 @@ from tests.profiles import examples
 
 import midstream as ms
 from midstream.api import ask
-from midstream.checkpoint.packs import open_segment
+from midstream.checkpoint.opening import open_segment
 
 ONE_KEY = "SELECT A.v AS a, B.v AS b FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
 QUERIES = {

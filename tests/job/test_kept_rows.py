@@ -14,7 +14,8 @@ from tests.profiles import always
 import midstream as ms
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.check import check
-from midstream.checkpoint.packs import ClosedSegment, open_in, open_segment, write_pack
+from midstream.checkpoint.opening import ClosedSegment, open_in, open_segment
+from midstream.checkpoint.packs import write_pack
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.operators.elements import Elements
 from midstream.operators.state.segment import Segment, numbered_segment, numbering

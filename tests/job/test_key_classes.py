@@ -22,7 +22,7 @@ import midstream as ms
 from midstream.adaptation.group_moves import BalancePolicy, GroupLoad
 from midstream.adaptation.hot_groups import HotPolicy
 from midstream.api import ask
-from midstream.checkpoint.packs import open_segment
+from midstream.checkpoint.opening import open_segment
 from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.fragments import SpreadGroup, class_received, key_classes
 from midstream.distribution.stages import cut

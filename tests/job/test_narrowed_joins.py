@@ -30,7 +30,7 @@ from midstream.job.task.step import StageStep
 from midstream.lab.fuzz.changed_jobs import wrong_after_change
 from midstream.lab.fuzz.changes import draw_narrowing
 from midstream.operators.elements import Elements
-from midstream.operators.state.narrowing import Conditions, Narrowing
+from midstream.operators.state.narrowing import Narrowing, RowTests
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
 OLD = "SELECT A.k, A.v, B.v AS w, C.v AS x FROM A [RANGE 40], B [RANGE 40], C [RANGE 40] WHERE A.k = B.k AND B.k = C.k"
@@ -173,7 +173,7 @@ def test_some_rows_end_when_all_of_them_do(drawn, sooner):
     since = np.arange(len(drawn))
     stored = Elements(columns, since, since + np.array([length for _, _, length in drawn]))
     join = join_of("SELECT A.k FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k AND A.v < 5")
-    narrowing = Narrowing.of(sooner, Conditions(join.inputs[0]), columns)
+    narrowing = Narrowing.of(sooner, RowTests(join.inputs[0]), columns)
     every = np.arange(len(drawn))
     ends = narrowing.applied(stored).valid_to
     assert np.array_equal(ends, narrowing.ends(stored.valid_to, every))

@@ -11,8 +11,9 @@ from typing import Any
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.opening import open_segment
 from midstream.checkpoint.outputs import open_output, outputs_of
-from midstream.checkpoint.packs import SegmentEntry, open_segment
+from midstream.checkpoint.packs import SegmentEntry
 from midstream.errors import JobError
 
 

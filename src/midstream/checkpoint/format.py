@@ -218,11 +218,8 @@ class EntryReader:
 
     def _entry(self, row: list[int]) -> SegmentEntry:
         state, file, *numbers = row
-        more = numbers[_NUMBERS:]
-        part = HashRange(*more[:3]) if len(more) >= 3 else None
-        return _make(
-            *self._states[state], self._files[file], *numbers[:_NUMBERS], part, *more[0 if part is None else 3 :]
-        )
+        part = HashRange(*numbers[_NUMBERS:]) if len(numbers) > _NUMBERS else None
+        return _make(*self._states[state], self._files[file], *numbers[:_NUMBERS], part)
 
 
 _NUMBERS = len(NUMBERS)

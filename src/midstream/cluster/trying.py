@@ -24,7 +24,7 @@ from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.checkpoint.manifest import REPLACED, Manifest
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
-from midstream.checkpoint.packs import open_segment
+from midstream.checkpoint.opening import open_segment
 from midstream.checkpoint.trials import keep_trial
 from midstream.cluster.options import SessionOptions, require_positive
 from midstream.cluster.trial import Texts, Trial, TrialForecast

@@ -26,7 +26,7 @@ from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.distinct import CoverageState
 from midstream.operators.elements import Elements, empty_elements, rows_without_columns
 from midstream.operators.sequence import FollowedByOperator
-from midstream.operators.state.narrowing import Conditions
+from midstream.operators.state.narrowing import RowTests
 from midstream.operators.state.portions import parts_by_hash, slices
 from midstream.operators.state.segment import Grouping, Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -49,7 +49,7 @@ class MoveOrigin:
     kind: Literal["input", "coverage", "own"]
     placed: Placed
     grouping: Grouping | None = None
-    conditions: Conditions | None = None
+    tests: RowTests | None = None
 
     def pieces(self, segments: Sequence[Segment], frontier: int, most: int) -> Iterator[Elements]:
         """What some of its segments hold that can still matter, about so many bytes at a time."""
@@ -159,9 +159,7 @@ def _origins_in(fragment: Fragment, old: Staged, functions: Functions) -> Iterat
         kind = _kind(held)
         yield (
             name,
-            MoveOrigin(
-                fragment.number, name, state.schema, state.longest, kind, placed, state.grouping, state.conditions
-            ),
+            MoveOrigin(fragment.number, name, state.schema, state.longest, kind, placed, state.grouping, state.tests),
         )
 
 

@@ -247,7 +247,8 @@ class Batch:
     def _stored(self, part: RunningLane, fragment: int) -> BySlot:
         if self.before is None:
             return {}
-        named = self.sharing.named(part.name, fragment) if self.sharing.narrowed else None
+        taken = self.sharing.taken
+        named = taken.named(part.name, fragment) if taken.joins else None
         return named or self.before.segments.get(part.name, {}).get(fragment, {})
 
     def _work(self, part: RunningLane, stage: int, ports: Ports) -> list[FragmentWork]:

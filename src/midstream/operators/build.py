@@ -33,7 +33,7 @@ from midstream.operators import (
 )
 from midstream.operators.base import Operator
 from midstream.operators.expressions import CompiledExpression, Predicate
-from midstream.operators.state.narrowing import Conditions
+from midstream.operators.state.narrowing import RowTests
 from midstream.operators.state.segment import Grouping
 from midstream.operators.state.sorted_state import RestingState, SortedState
 
@@ -231,7 +231,7 @@ def _aggregate_spec(
 def state_of(node: p.PhysicalNode, key: tuple[str, ...], kind: type[SortedState] = SortedState) -> SortedState:
     """An empty state for a node's output, sorted by a key; named by what it will hold."""
     grouping = None if kind.rests else grouping_of(node)
-    return kind(node.content, key, node.schema, node.longest, grouping=grouping, conditions=Conditions(node))
+    return kind(node.content, key, node.schema, node.longest, grouping=grouping, tests=RowTests(node))
 
 
 def grouping_of(node: p.PhysicalNode) -> Grouping | None:

@@ -70,13 +70,12 @@ class _Input:
         if mine.id == other.id and mine.schema.equals(other.schema):
             return entry
         return replace(
-            entry,
+            entry.narrowed_by(sooner),
             state=mine.id,
             key=mine.key,
             bucket=entry.bucket - (OTHER_BUCKETS if entry.narrowed is None else 0),
             earliest_to=BEGINNING,
             latest_to=entry.latest_to - sooner,
-            narrowed=(entry.narrowed or 0) + sooner,
         )
 
 

@@ -20,8 +20,7 @@ from typing import Any
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name, is_rehearsal, lane_name, query_of_copy, replaced_name
-from midstream.checkpoint.packs import SegmentEntry
-from midstream.checkpoint.query_windows import ALWAYS, BySlot, SharingRecord, WindowFilling
+from midstream.checkpoint.query_windows import ALWAYS, SharingRecord, WindowFilling
 from midstream.job.queries.completeness import changes_from, started, whole_at
 from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole, is_derivable
 from midstream.job.queries.filling import Kept, Pace, Ranges, left, next_given
@@ -29,10 +28,11 @@ from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outlin
 from midstream.job.queries.narrowed_joins import NarrowedJoin, narrowed_joins
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.succession import answered_to, hands_on, last_instant, unanswered
+from midstream.job.queries.takeovers import KeptInput, Takeovers
 from midstream.job.task.lanes import KEPT
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import probed_alias, probed_token
-from midstream.job.task.works import Derived, FragmentWork, Inherited, Member, TaskWork
+from midstream.job.task.works import FragmentWork, Member, TaskWork
 from midstream.operators.shared_graph import NodeNames
 
 
@@ -56,11 +56,7 @@ class SharingPlan:
 
     def __post_init__(self) -> None:
         self.records: dict[str, SharingRecord] = {}
-        self.inherited: list[tuple[str, int, str, int, BySlot]] = []
-        self.derived: list[Derived] = []
-        self.narrowed: list[NarrowedJoin] = []
-        self.needed: set[str] = set()
-        """The queries parts of which new ones have in common with them."""
+        self.taken = Takeovers()
         self.filled: set[str] = set()
         self.rest: dict[str, Ranges] = {}
         """What queries that are being filled have yet to be given, by the names of lanes."""
@@ -117,7 +113,7 @@ class SharingPlan:
             start = reached
         if shares and not since:
             self._take_over_nodes(query, since, partners)
-            self.needed |= partners.keys()
+            self.taken.needed.update(partners)
             start = max([start, *self._narrow([] if since else self._narrowed(query), since, partners)])
             start = max([start, *self._take_over_windows(query, since, partners)])
             start = max([start, *self._derive(self._derivable(query, since), since, partners)])
@@ -146,7 +142,7 @@ class SharingPlan:
         assert self.before is not None
         done, slots = self._worked_through(query), self.before.slots
         filling, given, rest = next_given(filling, query.name, kept, self.pace, slots, done)
-        self.derived += given
+        self.taken.rows.extend(given)
         self.filled.add(query.name)
         self.rest.update({lane_name(query.name, KEPT): rest} if rest else {})
         return replace(record, own=True, filling=left(filling, rest, self.frontiers[query.name]))
@@ -190,7 +186,7 @@ class SharingPlan:
                 partners[other.name] = None
                 stored = self.before.segments.get(other.name, {}).get(fragment, {})
                 held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
-                self.inherited.append((query.name, number, window.text, window.port, held))
+                self.taken.windows.append(KeptInput(query.name, number, window.text, window.port, held))
                 yield self.before.advanced_to.get(other.name, BEGINNING)
 
     def _narrowed(self, query: RunningQuery) -> list[NarrowedJoin]:
@@ -199,19 +195,11 @@ class SharingPlan:
 
     def _narrow(self, joins: list[NarrowedJoin], since: dict[str, int], partners: dict[str, None]) -> list[int]:
         """Has joins start with states of others as they are stored; gives how far these had been forgotten."""
-        self.narrowed += joins
+        self.taken.joins.extend(joins)
         for join in joins:
             since.update({alias: self.records[join.of].since[alias] for alias in sorted(join.aliases)})
             partners[join.of] = None
         return [self._advanced_to(join.of) for join in joins]
-
-    def named(self, query: str, fragment: int) -> BySlot | None:
-        """What a new query takes over as it is stored; None: nothing."""
-        found: dict[int, list[SegmentEntry]] = {}
-        for join in self.narrowed:
-            for slot, entries in join.segments.items() if (join.query, join.fragment) == (query, fragment) else ():
-                found.setdefault(slot, []).extend(entries)
-        return found or None
 
     def _derivable(self, query: RunningQuery, known: Collection[str]) -> list[DerivedWindow]:
         assert self.before is not None
@@ -225,7 +213,7 @@ class SharingPlan:
         """Has windows start with rows that others keep; gives how far these had been forgotten."""
         for window in found:
             since[window.rows.alias], partners[window.rows.of] = window.begun, None
-            self.derived.append(window.rows)
+            self.taken.rows.append(window.rows)
         return [self._advanced_to(window.rows.of) for window in found]
 
     def _reach_back(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> int | None:
@@ -254,7 +242,7 @@ class SharingPlan:
             old = replaced_name(name, self.batch_id)
             if (
                 old in self.queries
-                and old not in self.needed
+                and old not in self.taken.needed
                 and self.start(name) <= before.released.get(old, BEGINNING)
             ):
                 known.add(old)
@@ -399,30 +387,20 @@ class SharingPlan:
         later, frontier = works[0].fragment.stage > 0, self.frontiers[works[0].query]
         known = [m.work.restored_to if later else self._advanced_to(m.work.query) for m in members if not m.fresh]
         begun = BEGINNING if later or self._answers_back(works[0].query) else frontier
-        inherited = {}
-        for query, fragment, text, port, segments in self.inherited:
-            if any(work.name == (query, fragment) for work in works):
-                outline = self._shape(self.queries[query]).outlines[fragment]
-                node = next(o for o in outline.walk() if o.text == text)
-                number = self.fingerprints.number(node.identity(self.records[query].since))
-                inherited[number, port] = Inherited(number, port, segments)
         return TaskWork(
             tuple(members),
             max(known, default=begun),
             max(work.advance_to for work in works) if later else frontier,
             works[0].scheduling,
-            tuple(inherited.values()),
-            tuple(derived for derived in self.derived if any(work.query == derived.query for work in works)),
-            frozenset(self._numbers_taken(works)),
+            self.taken.inherited(works, self._numbers),
+            self.taken.derived(works),
+            self.taken.named_nodes(works, self._numbers),
         )
 
-    def _numbers_taken(self, works: Sequence[FragmentWork]) -> Iterator[int]:
-        """The nodes whose states begin with what is stored of others."""
-        for join in self.narrowed:
-            if any(work.name == (join.query, join.fragment) for work in works):
-                nodes, since = set(map(id, join.nodes)), self.records[join.query].since
-                outline = self._shape(self.queries[join.query]).outlines[join.fragment]
-                yield from (self.fingerprints.number(o.identity(since)) for o in outline.walk() if id(o.node) in nodes)
+    def _numbers(self, query: str, fragment: int) -> Iterator[tuple[Outline, int]]:
+        since = self.records[query].since
+        outlines = self._shape(self.queries[query]).outlines[fragment].walk()
+        return ((outline, self.fingerprints.number(outline.identity(since))) for outline in outlines)
 
     def _member(self, work: FragmentWork) -> Member:
         query, since = self.queries[work.query], self.records[work.query].since
@@ -453,7 +431,7 @@ class SharingPlan:
         if not self.is_fresh(name):
             return []
         record, plan = self.records[name], self.queries[name].plan
-        derived = {alias: join.of for join in self.narrowed if join.query == name for alias in sorted(join.aliases)}
-        derived |= {rows.alias: rows.of for rows in self.derived if rows.query == name}
+        derived = {alias: join.of for join in self.taken.joins if join.query == name for alias in sorted(join.aliases)}
+        derived |= {rows.alias: rows.of for rows in self.taken.rows if rows.query == name}
         gap = unanswered(ended, record.start, plan.domain)
         return [{**started(record, self.batch_id, plan), "derived": derived, "gap": gap}]

@@ -158,8 +158,8 @@ def _windows(
     plan: SharingPlan, query: RunningQuery, before: Manifest, old: Mapping[str, OldRows]
 ) -> list[WindowVerdict]:
     record, again = plan.records[query.name], {window.alias: window.of for window in query.begins.again}
-    derived = {d.alias: d for d in plan.derived if d.query == query.name}
-    narrowed = {alias: join for join in plan.narrowed if join.query == query.name for alias in join.aliases}
+    derived = {d.alias: d for d in plan.taken.rows if d.query == query.name}
+    narrowed = {alias: join for join in plan.taken.joins if join.query == query.name for alias in join.aliases}
     found: dict[str, WindowVerdict] = {}
     for source in query.sources:
         alias, window = source.stream.alias, source.label.removeprefix("Source ")

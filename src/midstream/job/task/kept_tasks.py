@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from midstream.checkpoint.files import Files, SideBySide
 from midstream.checkpoint.maps import Mapped
-from midstream.checkpoint.packs import SegmentEntry, StateKey, narrowed_segment, open_in
+from midstream.checkpoint.opening import narrowed_segment, open_in
+from midstream.checkpoint.packs import SegmentEntry, StateKey
 from midstream.checkpoint.records import grouped
 from midstream.job.task.reports import Report
 from midstream.operators.state.segment import Segment

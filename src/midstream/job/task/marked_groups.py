@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.packs import SegmentEntry, StateKey, open_states
+from midstream.checkpoint.opening import open_states
+from midstream.checkpoint.packs import SegmentEntry, StateKey
 from midstream.distribution.fragments import Received
 from midstream.job.task.state_store import NamedState, StateStore, by_state
 from midstream.job.task.works import FragmentWork

@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 
 from midstream.checkpoint.failures import storage_errors
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.opening import open_segment
 from midstream.checkpoint.outputs import parquet_bytes, written_as
-from midstream.checkpoint.packs import SegmentEntry, StateKey, open_segment, write_pack
+from midstream.checkpoint.packs import SegmentEntry, StateKey, write_pack
 from midstream.errors import JobError
 from midstream.operators.base import Operator
 from midstream.operators.join import SymmetricJoin

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.checkpoint.addresses import files_at
-from midstream.checkpoint.packs import open_segment
+from midstream.checkpoint.opening import open_segment
 from midstream.distribution.fragments import Routing
 from midstream.distribution.moves import Shipment
 from midstream.errors import MidstreamError

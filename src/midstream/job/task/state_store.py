@@ -14,7 +14,8 @@ import numpy as np
 from midstream.algebra.declarations import UserFunction
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
-from midstream.checkpoint.packs import SegmentEntry, StateKey, kept_entries, open_in, open_segment, open_states
+from midstream.checkpoint.opening import open_in, open_segment, open_states
+from midstream.checkpoint.packs import SegmentEntry, StateKey, kept_entries
 from midstream.checkpoint.records import grouped
 from midstream.distribution.fragments import Received, Routing, leaves
 from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName

@@ -9,7 +9,8 @@ from functools import partial
 from midstream.algebra.physical import PhysicalNode, SourceNode, walk_physical
 from midstream.algebra.physical.routed import KeptWindow, WindowName
 from midstream.algebra.time import BEGINNING
-from midstream.checkpoint.packs import SegmentEntry, open_segment, open_states
+from midstream.checkpoint.opening import open_segment, open_states
+from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Received, leaves
 from midstream.job.task.state_store import NamedState, StateStore
 from midstream.job.task.works import Member, TaskWork
@@ -22,6 +23,7 @@ from midstream.operators.join import SymmetricJoin
 from midstream.operators.one_way_join import OneWayJoinOperator
 from midstream.operators.shared_graph import SharedGraph, named_leaves
 from midstream.operators.slices import grid_floor
+from midstream.operators.state.narrowing import RowTests
 from midstream.operators.state.portions import slices
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -146,6 +148,8 @@ class TaskGraph:
             work, name, state = self.owner[number].work, operator.probed, operator.window
             if (work.query, name) not in opened:
                 entries = work.apart.probed[name].get(store.slot, ())
+                if any(entry.narrowed is not None for entry in entries):
+                    state.tests = RowTests(next(n for n in walk_physical(work.plan.physical) if n.content == state.id))
                 stored = open_states(store.files, entries, {state.id: state})
                 opened[work.query, name] = stored.get((state.id, state.key), [])
             state.replace_segments(opened[work.query, name])

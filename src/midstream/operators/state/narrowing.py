@@ -22,10 +22,10 @@ from midstream.operators.expressions import Predicate
 from midstream.operators.vectors import gather_rows
 
 Tests = tuple[list[str], tuple[Predicate, ...]]
-"""Conditions, and the columns that they read."""
+"""RowTests, and the columns that they read."""
 
 
-class Conditions:
+class RowTests:
     """Which conditions the output of a node meets, made ready once for rows that may not meet them."""
 
     __slots__ = ("_tests", "node")
@@ -34,8 +34,8 @@ class Conditions:
         self.node = node
         self._tests: dict[tuple[str, ...], Tests] = {}
 
-    def __reduce__(self) -> tuple[Callable[[PhysicalNode], Conditions], tuple[PhysicalNode]]:
-        return Conditions, (self.node,)
+    def __reduce__(self) -> tuple[Callable[[PhysicalNode], RowTests], tuple[PhysicalNode]]:
+        return RowTests, (self.node,)
 
     def on(self, schema: pa.Schema) -> Tests:
         """Those that rows with some columns can be asked for; who gives rows knows that they meet the others."""
@@ -60,9 +60,9 @@ class Narrowing:
     stored: pa.RecordBatch
 
     @staticmethod
-    def of(sooner: int, conditions: Conditions, stored: pa.RecordBatch) -> Narrowing:
+    def of(sooner: int, asked: RowTests, stored: pa.RecordBatch) -> Narrowing:
         """What makes stored rows those of a state."""
-        names, tests = conditions.on(stored.schema)
+        names, tests = asked.on(stored.schema)
         return Narrowing(sooner, tests, stored.select(names) if names else stored)
 
     def ends(self, until: Ticks, at: Indices) -> Ticks:

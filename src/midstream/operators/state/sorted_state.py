@@ -23,7 +23,7 @@ from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, 
 from midstream.operators.hashing import hash_order
 from midstream.operators.ordering import stable_order
 from midstream.operators.state.crowds import Crowd, lowest_crowd, overlapping
-from midstream.operators.state.narrowing import Conditions
+from midstream.operators.state.narrowing import RowTests
 from midstream.operators.state.segment import Grouping, Segment, make_segment, merge, numbered_segment, pairs
 
 Kind = TypeVar("Kind", bound=Hashable)
@@ -93,7 +93,7 @@ class SortedState:
     """Of which partition group its rows are, if it is sorted by group."""
     most_merged: int | None = None
     """How many bytes may be merged into one segment, where memory is bounded."""
-    conditions: Conditions | None = None
+    tests: RowTests | None = None
     """Which conditions its rows meet, where that is known."""
 
     @property
