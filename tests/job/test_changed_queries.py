@@ -182,6 +182,8 @@ ASKED = (
     "SELECT COUNT(*) AS n FROM A [RANGE 45] WHERE v > 3",
 )
 COUNTS = "SELECT k, COUNT(*) AS n FROM A [RANGE 30] GROUP BY k"
+WITH_MOST = "SELECT k, MAX(v) AS m FROM A [RANGE 30] GROUP BY k"
+BY_VALUES = "SELECT v, COUNT(*) AS n FROM A [RANGE 20] GROUP BY v"
 LONGER = "SELECT k, COUNT(*) AS n FROM A [RANGE 50] GROUP BY k"
 
 
@@ -329,6 +331,7 @@ def test_a_stream_that_is_retained_answers_whatever_is_asked_later(tmp_path):
 
 
 TOTALS = "SELECT k, SUM(v) AS total FROM A [RANGE 30] GROUP BY k"
+BY_VALUE = "SELECT v AS k, SUM(v) AS total FROM A [RANGE 10] GROUP BY v"
 HIGH = "SELECT max(total) AS most FROM totals AS t"
 
 
@@ -374,7 +377,8 @@ def test_a_job_file_with_other_texts_says_first_what_they_start_with(tmp_path, m
         return done
 
     def texts(length: int) -> dict[str, str]:
-        return {"totals": TOTALS.replace("30", str(length)), "high": HIGH, "all": f"SELECT v FROM A [RANGE {length}]"}
+        totals = TOTALS.replace("30", str(length)) if length > 10 else BY_VALUE
+        return {"totals": totals, "high": HIGH, "all": f"SELECT v FROM A [RANGE {length}]"}
 
     (tmp_path / "a").mkdir()
     rows = pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(60)])
@@ -489,28 +493,28 @@ def test_large_windows_are_filled_over_several_batches_while_the_old_text_answer
 def test_a_text_whose_windows_are_being_filled_can_be_cancelled(tmp_path, monkeypatch):
     monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 4)
     monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
-    session = declared(tmp_path)
+    session = declared(tmp_path, WITH_MOST)
     pushed(session, 0, 40)
-    assert carry_out(session, ReplaceQuery("q", COUNTS.replace("30", "20")))["paced"]
+    assert carry_out(session, ReplaceQuery("q", BY_VALUES))["paced"]
     pushed(session, 40, 42)
-    assert session.queries["q"].cql == COUNTS
+    assert session.queries["q"].cql == WITH_MOST
     carry_out(session, CancelMigration("q"))
     pushed(session, 42, 44)
-    again = session.replace("q", COUNTS.replace("30", "20"), dry_run=True)
+    again = session.replace("q", BY_VALUES, dry_run=True)
     assert [window["how"] for window in again["windows"]] == ["derived"]  # the old text has kept all that it had
     pushed(session, 44, 60)
     session.finish()
     got, history = session.results("q"), [record.status for record in session.queries["q"].history]
     session.stop()
     rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(60)])}
-    assert history == ["cancelled"] and ms.snapshot_equal(got, ms.reference(COUNTS, rows))
+    assert history == ["cancelled"] and ms.snapshot_equal(got, ms.reference(WITH_MOST, rows))
 
 
 def test_a_text_is_filled_to_the_end_though_a_move_of_groups_meanwhile_is_cancelled(tmp_path, monkeypatch):
     monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 4)
     monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
-    new, opposite = COUNTS.replace("30", "20"), [group % 2 for group in range(256)]
-    with declared(tmp_path) as session:
+    new, opposite = BY_VALUES, [group % 2 for group in range(256)]
+    with declared(tmp_path, WITH_MOST) as session:
         pushed(session, 0, 40)
         assert carry_out(session, ReplaceQuery("q", new))["paced"]
         pushed(session, 40, 41)
@@ -523,7 +527,7 @@ def test_a_text_is_filled_to_the_end_though_a_move_of_groups_meanwhile_is_cancel
         moves = [move.get("status") for move in session.moves]
         whole = query.history[-1].record["complete_from"]
     rows = {"A": pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(90)])}
-    assert query.cql == new and moves == ["cancelled"] and whole < 60
+    assert query.cql == new and moves[:1] == ["cancelled"] and whole < 60
     assert ms.snapshot_equal(clipped(got, whole), clipped(ms.reference(new, rows), whole))
 
 

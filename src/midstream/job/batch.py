@@ -248,7 +248,7 @@ class Batch:
         if self.before is None:
             return {}
         taken = self.sharing.taken
-        named = taken.named(part.name, fragment) if taken.joins else None
+        named = taken.named(part.name, fragment) if taken.inputs else None
         return named or self.before.segments.get(part.name, {}).get(fragment, {})
 
     def _work(self, part: RunningLane, stage: int, ports: Ports) -> list[FragmentWork]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from midstream.algebra import physical as p
@@ -17,11 +18,10 @@ from midstream.algebra.physical.identities import structure
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, WindowName
 from midstream.algebra.windows import Hop
 from midstream.distribution.fragments import Fragment, Received, key_classes, leaves
+from midstream.job.queries.named_states import KeptInput, kept_inputs
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.shipping import Shipped
-from midstream.job.task.task_graph import has_null_keys, probed_alias, window_alias
-from midstream.migration.contents import ports_of
-from midstream.operators.box import Box
+from midstream.job.task.task_graph import probed_alias
 from midstream.operators.shared_graph import NodeNames
 
 NUMBERED = 10_000
@@ -115,38 +115,14 @@ def _waits(node: p.PhysicalNode) -> bool:
     return any(n.waits_for_frontier or (isinstance(n, Received) and _waits(n.producer)) for n in p.walk_physical(node))
 
 
-@dataclass(frozen=True, slots=True)
-class WindowMark:
-    """A state that keeps a window of one stream."""
-
-    alias: str
-    state: str
-    key: tuple[str, ...]
-    columns: frozenset[str]
-    nulls: bool
-    text: str
-    port: int
-
-
-def windows_of(box: Box, outline: Outline) -> Iterator[WindowMark]:
-    """The windows that a fragment keeps itself."""
-    texts = {id(o.node): o.text for o in outline.walk()}
-    for node, operator in zip(box.nodes, box.operators, strict=True):
-        for port, state in ports_of(operator):
-            alias = None if port is None else window_alias(node.inputs[port])
-            if alias is not None and port is not None and not state.rests:
-                nulls = has_null_keys(operator, state)
-                columns = frozenset(state.schema.names)
-                yield WindowMark(alias, state.id, state.key, columns, nulls, texts[id(node)], port)
-
-
 class Fingerprint:
     """What sharing asks of a query's plan, worked out once.
 
-    `windows` are those that fragments keep which read streams, `kept` those that fragments keep for one-way joins.
+    `kept` are the windows that fragments keep for one-way joins.
     """
 
     def __init__(self, query: RunningQuery, apart: Collection[str] = ()) -> None:
+        self._query = query
         self.outlines: dict[int, Outline] = {}
         nodes = [(f.number, node) for f in query.staged.fragments for node in p.walk_physical(f.plan)]
         self.kept = {number: node for number, node in nodes if isinstance(node, KeptWindow)}
@@ -154,14 +130,14 @@ class Fingerprint:
         for fragment in query.staged.fragments:
             self.outlines[fragment.number] = Outlining(query.grid, fragment, self.outlines, read, apart).outline()
         self.root = self.outlines[query.staged.root.number]
-        self.windows = {
-            f.number: tuple(windows_of(query.boxes[f.number], self.outlines[f.number]))
-            for f in query.staged.fragments
-            if f.stage == 0
-        }
         sources = {(s.stream.name, s.window if isinstance(s.window, Hop) else None) for s in query.sources}
         self.progress = str(sorted(map(str, sources)))
         """Queries of equal progress are always at the same frontier."""
+
+    @cached_property
+    def inputs(self) -> tuple[KeptInput, ...]:
+        """What its operators keep of their inputs where streams arrive."""
+        return kept_inputs(self._query)
 
     def nodes(self) -> Iterator[Outline]:
         """All nodes that remember something themselves."""

@@ -1,12 +1,10 @@
 """Which queries share what in a batch: a function of the last manifest and of the queries there are.
 
 Nodes of equal structure hold the same if their windows began with the same batch. So the manifest remembers of each
-query since which batch each of its windows is kept; a new query takes over the windows, and whole parts of plans, that
-others have, and with them their beginning. Once everything that came before a beginning has ended, the beginning no
-longer matters. Queries share a graph in each stage if they read streams of equal progress, and what goes from one stage
-to the next goes once; windows of streams are kept once anyway. So are those of routed joins, whose one-way joins run
-once where they read the same windows. A new query by a routed join starts with empty windows: what it would share are
-joins of rows that are no longer on their way.
+query since which batch each of its windows is kept; a new query takes over what others have stored, or parts of plans
+that run, and with them their beginning, until all that came before it has ended. Queries share a graph in each stage if
+they read streams of equal progress, and what goes from one stage to the next goes once; windows of streams are kept
+once anyway. So are those of routed joins, but a new query by one starts with empty windows.
 A query that migrates is alone, and stays so until what it held then has ended: a new plan may have kept less of a
 window than its name says. So is a query that does not run by one plan in all slots.
 """
@@ -19,16 +17,16 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name, is_rehearsal, lane_name, query_of_copy, replaced_name
+from midstream.checkpoint.names import copy_name, is_rehearsal, lane_name, query_of_copy
 from midstream.checkpoint.query_windows import ALWAYS, SharingRecord, WindowFilling
 from midstream.job.queries.completeness import changes_from, started, whole_at
-from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole, is_derivable
+from midstream.job.queries.derived_windows import DerivedWindow, Others, derived_windows, first_whole
 from midstream.job.queries.filling import Kept, Pace, Ranges, left, next_given
-from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, WindowMark, largest, read_by
-from midstream.job.queries.narrowed_joins import NarrowedJoin, narrowed_joins
+from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, largest, read_by
+from midstream.job.queries.named_states import NamedInput, first_instants, named_inputs
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.queries.succession import answered_to, hands_on, last_instant, unanswered
-from midstream.job.queries.takeovers import KeptInput, Takeovers
+from midstream.job.queries.succession import answered_to, ended, hands_on, last_instant, unanswered
+from midstream.job.queries.takeovers import Takeovers
 from midstream.job.task.lanes import KEPT
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.task_graph import probed_alias, probed_token
@@ -114,8 +112,7 @@ class SharingPlan:
         if shares and not since:
             self._take_over_nodes(query, since, partners)
             self.taken.needed.update(partners)
-            start = max([start, *self._narrow([] if since else self._narrowed(query), since, partners)])
-            start = max([start, *self._take_over_windows(query, since, partners)])
+            start = max([start, *self._name(self._nameable(query, since), since, partners)])
             start = max([start, *self._derive(self._derivable(query, since), since, partners)])
         inherited = dict(sorted(since.items()))
         # What changed at an instant shows only to those who also know the instant before.
@@ -167,39 +164,23 @@ class SharingPlan:
                 since.update({alias: record.since[alias] for alias in node.aliases})
                 partners[name] = None
 
-    def _take_over_windows(
-        self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]
-    ) -> Iterator[int]:
-        """Takes over windows that others keep; gives how far these had been forgotten."""
+    def _nameable(self, query: RunningQuery, known: Collection[str]) -> list[NamedInput]:
+        """What can begin with what others have stored, where nobody keeps rows from further back."""
         assert self.before is not None
-        for number, windows in self._shape(query).windows.items() if is_derivable(query) else ():
-            places = {window.alias: set[tuple[str, int]]() for window in windows}
-            for window in windows:
-                places[window.alias].add((window.text, window.port))
-            for window in windows:
-                if window.alias in since or len(places[window.alias]) > 1:
-                    continue
-                if (donor := self._donor(query, window)) is None:
-                    continue
-                other, fragment, kept, record = donor
-                since[window.alias] = record.since[kept.alias]
-                partners[other.name] = None
-                stored = self.before.segments.get(other.name, {}).get(fragment, {})
-                held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
-                self.taken.windows.append(KeptInput(query.name, number, window.text, window.port, held))
-                yield self.before.advanced_to.get(other.name, BEGINNING)
+        found = named_inputs(query, known, [(o, shape.inputs) for o, shape, _ in self._others(query)], self.before)
+        begun = {alias: self.records[one.of].since[alias] for one in found for alias in one.aliases}
+        if all(since == ALWAYS for since in begun.values()):
+            return found
+        kept = {f.rows.alias: f.begun for f in self._derivable(query, known)}
+        later = {alias for alias, since in begun.items() if kept.get(alias, since) < since}
+        return [one for one in found if not one.aliases & later]
 
-    def _narrowed(self, query: RunningQuery) -> list[NarrowedJoin]:
-        assert self.before is not None
-        return list(narrowed_joins(query, self.kept_by_others(query), self.before))
-
-    def _narrow(self, joins: list[NarrowedJoin], since: dict[str, int], partners: dict[str, None]) -> list[int]:
-        """Has joins start with states of others as they are stored; gives how far these had been forgotten."""
-        self.taken.joins.extend(joins)
-        for join in joins:
-            since.update({alias: self.records[join.of].since[alias] for alias in sorted(join.aliases)})
-            partners[join.of] = None
-        return [self._advanced_to(join.of) for join in joins]
+    def _name(self, found: list[NamedInput], since: dict[str, int], partners: dict[str, None]) -> list[int]:
+        """Has states begin with what others have stored; gives how far these had been forgotten."""
+        self.taken.inputs.extend(found)
+        partners |= dict.fromkeys(one.of for one in found)
+        since |= {alias: self.records[one.of].since[alias] for one in found for alias in sorted(one.aliases)}
+        return [self._advanced_to(one.of) for one in found]
 
     def _derivable(self, query: RunningQuery, known: Collection[str]) -> list[DerivedWindow]:
         assert self.before is not None
@@ -221,32 +202,24 @@ class SharingPlan:
         wanted = self._wanted_since(query)
         if wanted >= self.frontiers[query.name]:
             return None
-        joins, whole = self._narrowed(query), dict[str, int]()
-        for join in joins:
-            first = self._worked_through(self.queries[join.of]) - join.sooner
-            whole |= {a: first for a in join.aliases if self.records[join.of].since[a] == ALWAYS}
-        found = self._derivable(query, {alias for join in joins for alias in join.aliases})
-        earliest = first_whole(query, found, lambda name: self._worked_through(self.queries[name]), whole)
-        if earliest is None:
+        since_of, ways = {name: record.since for name, record in self.records.items()}, []
+        passed = {other.name: self._worked_through(other) for other, _, _ in self._others(query)}.__getitem__
+        for inputs in (self._nameable(query, ()), []):  # rows of others may tell of more of the past
+            found = self._derivable(query, {alias for one in inputs for alias in one.aliases})
+            whole = first_instants(inputs, since_of, passed)
+            if (earliest := first_whole(query, found, passed, whole)) is not None:
+                ways.append((max(wanted, earliest), inputs, found))
+        if not ways:
             return None
-        self._narrow(joins, since, partners)
+        start, inputs, found = min(ways, key=lambda way: way[0])
+        self._name(inputs, since, partners)
         self._derive(found, since, partners)
-        return min(max(wanted, earliest), self.frontiers[query.name])
+        return min(start, self.frontiers[query.name])
 
     def ended(self) -> frozenset[str]:
-        """The queries that have answered up to where those that take their places begin, with what is stored alone."""
-        before, known = self.before, set[str]()
-        if before is None:
-            return frozenset()
-        for name in filter(self.is_fresh, self.records):
-            old = replaced_name(name, self.batch_id)
-            if (
-                old in self.queries
-                and old not in self.taken.needed
-                and self.start(name) <= before.released.get(old, BEGINNING)
-            ):
-                known.add(old)
-        return frozenset(known)
+        """The queries that have answered up to where those begin that take their places, with what is stored alone."""
+        starts = {name: self.start(name) for name in self.records if self.is_fresh(name)}
+        return (ended(self.before, starts) & self.queries.keys()) - self.taken.needed if self.before else frozenset()
 
     def _answers_back(self, name: str) -> bool:
         """Whether a new query answers for instants that have passed: it begins apart, from the beginning."""
@@ -270,18 +243,6 @@ class SharingPlan:
         whole = parts.keys() == {source.stream.alias for source in query.sources}
         ended = INFINITY if whole else answered_to(self.before, query.name, INFINITY)
         return last_instant(min(query.begins.since, ended), query.plan.query)
-
-    def _donor(
-        self, query: RunningQuery, wanted: WindowMark
-    ) -> tuple[RunningQuery, int, WindowMark, SharingRecord] | None:
-        found = [
-            (record.since[window.alias], other, fragment, window, record)
-            for other, fingerprint, record in self._others(query)
-            for fragment, windows in fingerprint.windows.items()
-            for window in windows
-            if window.state == wanted.state and window.columns == wanted.columns and (window.nulls or not wanted.nulls)
-        ]
-        return min(found, key=lambda f: f[0])[1:] if found else None
 
     def _can_share(self, query: RunningQuery, record: SharingRecord) -> bool:
         """Whether others may have what a query has; what is its own, only who takes it over by the same plan."""
@@ -371,7 +332,8 @@ class SharingPlan:
             return set()
         if (number := work.fragment.number) in known.kept:
             return {(*probed_token(known.kept[number]), since[probed_alias(known.kept[number])])}
-        return {(w.state, w.key, w.nulls, since[w.alias]) for w in known.windows.get(number, ())}
+        windows = [w for w in known.inputs if w.fragment == number and w.alias is not None]
+        return {(w.state.id, w.state.key, w.nulls, since[w.alias]) for w in windows if w.alias}
 
     def _common(self, groups: Iterable[Sequence[FragmentWork]]) -> set[object]:
         """The windows that several groups keep."""
@@ -384,17 +346,17 @@ class SharingPlan:
 
     def _together(self, works: Sequence[FragmentWork]) -> TaskWork:
         members = [self._member(work) for work in works]
-        later, frontier = works[0].fragment.stage > 0, self.frontiers[works[0].query]
+        first, later = self.queries[works[0].query], works[0].fragment.stage > 0
+        frontier = self.frontiers[first.name]
         known = [m.work.restored_to if later else self._advanced_to(m.work.query) for m in members if not m.fresh]
-        begun = BEGINNING if later or self._answers_back(works[0].query) else frontier
+        begun = BEGINNING if later else min(frontier, last_instant(self.start(first.name), first.plan.query))
         return TaskWork(
             tuple(members),
             max(known, default=begun),
             max(work.advance_to for work in works) if later else frontier,
             works[0].scheduling,
-            self.taken.inherited(works, self._numbers),
             self.taken.derived(works),
-            self.taken.named_nodes(works, self._numbers),
+            self.taken.taken(works, self._numbers),
         )
 
     def _numbers(self, query: str, fragment: int) -> Iterator[tuple[Outline, int]]:
@@ -431,7 +393,8 @@ class SharingPlan:
         if not self.is_fresh(name):
             return []
         record, plan = self.records[name], self.queries[name].plan
-        derived = {alias: join.of for join in self.taken.joins if join.query == name for alias in sorted(join.aliases)}
+        fewer = [one for one in self.taken.inputs if one.query == name and not one.same]
+        derived = {alias: one.of for one in fewer for alias in sorted(one.aliases)}
         derived |= {rows.alias: rows.of for rows in self.taken.rows if rows.query == name}
         gap = unanswered(ended, record.start, plan.domain)
         return [{**started(record, self.batch_id, plan), "derived": derived, "gap": gap}]

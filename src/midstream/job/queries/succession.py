@@ -9,6 +9,8 @@ where nobody can wait for the old one it is told for which instants nothing come
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from midstream.algebra.physical import PhysicalNode, SourceNode
 from midstream.algebra.plan import Relation, ToStream
 from midstream.algebra.time import BEGINNING, INFINITY, LONGEST, TimeDomain, instant
@@ -22,6 +24,12 @@ from midstream.job.queries.running_query import RunningQuery
 def answered_to(before: Manifest | None, name: str, otherwise: int) -> int:
     """Up to which instant the query has answered whose place a new one takes with the next batch, if it takes one."""
     return otherwise if before is None else before.released.get(replaced_name(name, before.batch_id + 1), otherwise)
+
+
+def ended(before: Manifest, starts: Mapping[str, int]) -> frozenset[str]:
+    """The queries that have answered up to where those start that take their places with the next batch."""
+    places = ((replaced_name(name, before.batch_id + 1), start) for name, start in starts.items())
+    return frozenset(name for name, start in places if start <= before.released.get(name, BEGINNING))
 
 
 def reached_behind_old(before: Manifest | None, query: RunningQuery, reached: int) -> int:

@@ -12,6 +12,7 @@ from midstream.checkpoint.query_windows import ALWAYS, BySlot
 from midstream.job.queries.backfill import Backfill, OldRows
 from midstream.job.queries.completeness import COMPLETE, changes_from, complete
 from midstream.job.queries.derived_windows import derived_windows, is_derivable, why_empty
+from midstream.job.queries.named_states import NamedInput
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
 from midstream.job.queries.succession import answered_to, unanswered
@@ -159,7 +160,10 @@ def _windows(
 ) -> list[WindowVerdict]:
     record, again = plan.records[query.name], {window.alias: window.of for window in query.begins.again}
     derived = {d.alias: d for d in plan.taken.rows if d.query == query.name}
-    narrowed = {alias: join for join in plan.taken.joins if join.query == query.name for alias in join.aliases}
+    named: dict[str, list[NamedInput]] = {}
+    for one in plan.taken.inputs:
+        for alias in one.aliases if one.query == query.name else ():
+            named.setdefault(alias, []).append(one)
     found: dict[str, WindowVerdict] = {}
     for source in query.sources:
         alias, window = source.stream.alias, source.label.removeprefix("Source ")
@@ -170,10 +174,11 @@ def _windows(
             )
         elif (start := derived.get(alias)) is not None:
             found[alias] = WindowVerdict(alias, window, "derived", _text_of(start.of), *_size(start.segments))
-        elif alias in narrowed:
-            join, of = narrowed[alias], _text_of(narrowed[alias].of)
-            looked_at = (join.rows, join.bytes) if alias == min(join.aliases) else (0, 0)
-            found[alias] = WindowVerdict(alias, window, "derived", of, *looked_at)
+        elif (of := named.get(alias)) is not None:
+            how: Literal["kept", "derived"] = "kept" if all(one.same for one in of) else "derived"
+            first = [one for one in of if alias == min(one.aliases)]
+            read = sum(one.rows for one in first), sum(one.bytes for one in first)
+            found[alias] = WindowVerdict(alias, window, how, ", ".join({_text_of(one.of): None for one in of}), *read)
         elif alias in record.inherited:
             found[alias] = WindowVerdict(alias, window, "kept", ", ".join(map(_text_of, record.shares)))
         elif source.window is not None or not is_derivable(query):

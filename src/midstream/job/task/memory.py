@@ -159,7 +159,7 @@ def frontiers(operators: Iterable[Operator], since: int, until: int, memory: Mem
     if parts < 1:
         return [until]
     stride = max(1, sum(map(len, segments)) // (64 * parts))
-    starts = np.sort(np.concatenate([segment.elements.valid_from[::stride] for segment in segments]))
+    starts = np.sort(np.concatenate([segment.stored.valid_from[::stride] for segment in segments]))
     chosen = {int(starts[len(starts) * i // (parts + 1)]) for i in range(1, parts + 1)}
     return [*sorted(at for at in chosen if since < at < until), until]
 

@@ -166,8 +166,7 @@ class Task:
             return
         stored = {id(m): by_state(m.work.segments.get(self.store.slot, ())) for m in self.work.members}
         for number, owner in self.graph.owner.items():
-            if not owner.fresh or self.graph.live.names[number] in self.work.taken:
-                self._reopen(stored[id(owner)], self.graph.states_of([number]))
+            self._reopen(stored[id(owner)], self.graph.stored_states(number))
 
     def _fill_alone(self) -> None:
         work = self.work.first

@@ -10,7 +10,6 @@ from midstream.algebra.physical import PhysicalNode, SourceNode, walk_physical
 from midstream.algebra.physical.routed import KeptWindow, WindowName
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.opening import open_segment, open_states
-from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Received, leaves
 from midstream.job.task.state_store import NamedState, StateStore
 from midstream.job.task.works import Member, TaskWork
@@ -123,6 +122,12 @@ class TaskGraph:
             for state in self.live.operators[number].states:
                 yield (state.id, state.key), state
 
+    def stored_states(self, operator: int) -> Iterator[NamedState]:
+        """The states of an operator that begin with segments: all, or of a new one those of inputs that are taken."""
+        for port, state in ports_of(self.live.operators[operator]):
+            if not self.owner[operator].fresh or (self.live.names[operator], port) in self.work.taken:
+                yield (state.id, state.key), state
+
     def windows(self) -> Iterator[tuple[object, int, SortedState]]:
         """The windows that are kept here and that others may keep too, by what they hold."""
         for i, operator in enumerate(self.live.operators if self.work.shares else ()):
@@ -198,24 +203,21 @@ class NewMembers:
 
     def inputs(self) -> Iterator[tuple[int, int, Elements]]:
         """What new operators start with, by port, children first; each is to be taken before the next is asked for."""
-        windows = {(i.node, i.port): i.segments.get(self.store.slot, ()) for i in self.task.work.inherited}
-        for number, operator in enumerate(self.graph.operators):
+        for number, places in enumerate(self.graph.inputs):
             member = self.task.owner[number]
-            if not self._begins(member) or self._is_taken(number):
-                continue
-            for port, place in enumerate(self.graph.inputs[number]):
-                kept = windows.get((self.graph.names[number], port))
-                contents = self._window(operator, port, kept) if kept is not None else self._present(place, member)
-                for content in contents:
-                    yield number, port, content
+            for port, place in enumerate(places) if self._begins(member) else ():
+                if (self.graph.names[number], port) not in self.task.work.taken:
+                    for content in self._present(place, member):
+                        yield number, port, content
 
     def _begins(self, member: Member) -> bool:
         """Whether a member is new, or goes on to be given rows that others had kept when it was."""
         return member.fresh or any(derived.query == member.work.query for derived in self.task.work.derived)
 
     def _is_taken(self, operator: int) -> bool:
-        """Whether the states of an operator of new members began with what is stored of others."""
-        return self.graph.names[operator] in self.task.work.taken
+        """Whether all states of an operator of new members began with what is stored of others."""
+        name, ports = self.graph.names[operator], range(len(self.graph.inputs[operator]))
+        return all((name, port) in self.task.work.taken for port in ports)
 
     def results(self) -> Iterator[tuple[int, Elements]]:
         """What new members give whose root runs already."""
@@ -225,14 +227,6 @@ class NewMembers:
             if self._begins(member) and runs:
                 for content in self._present(root, member):
                     yield i, content
-
-    def _window(self, operator: Operator, port: int, kept: Sequence[SegmentEntry]) -> Iterator[Elements]:
-        """What is still valid of a window that another operator keeps, some at a time."""
-        state = next(state for p, state in ports_of(operator) if p == port)
-        frontier = self.graph.incoming(self.graph.operators.index(operator), self.graph.frontier)
-        for entry in kept:
-            for part in slices(open_segment(self.store.files, entry).elements, entry.bytes, self.store.memory.chunk):
-                yield part.where(part.valid_to > frontier).arranged(state.schema)
 
     def _present(self, place: int, member: Member) -> Iterator[Elements]:
         """What is known for a new member of what a source or an operator has given, and is still valid.

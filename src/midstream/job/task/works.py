@@ -145,15 +145,6 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
-    """A window that a new node starts with: whose port it fills, and the segments that hold it in each slot."""
-
-    node: int
-    port: int
-    segments: BySlot
-
-
-@dataclass(frozen=True, slots=True)
 class ArrivalFilter:
     """Which rows arrive in a slot: by the hash of columns and the owners of partition groups; without, all in one."""
 
@@ -211,10 +202,9 @@ class TaskWork:
     restored_to: int
     advance_to: int
     scheduling: str = "dfs"
-    inherited: tuple[Inherited, ...] = ()
     derived: tuple[Derived, ...] = ()
-    taken: frozenset[int] = frozenset()
-    """The nodes of new members whose states begin with segments of others."""
+    taken: frozenset[tuple[int, int]] = frozenset()
+    """The inputs of new members, by node and port, whose states begin with segments of others."""
 
     @staticmethod
     def alone(work: FragmentWork) -> TaskWork:

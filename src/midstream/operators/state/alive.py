@@ -87,16 +87,15 @@ class Stored:
                 yield part
 
     def _reaching(self, run: Run) -> Mask:
-        segment, first, last = run
-        elements = segment.elements
-        reaching: Mask = (elements.valid_to[first:last] > self.start) & (elements.valid_from[first:last] < self.end)
+        elements = run[0].run(*run[1:])
+        reaching: Mask = (elements.valid_to > self.start) & (elements.valid_from < self.end)
         return reaching
 
     def _read(self, run: Run, clipped: bool = True) -> Alive:
         """The elements of a run that reach into the slice."""
         segment, first, last = run
-        elements, hashes = segment.elements.slice(first, last - first), segment.hashes[first:last]
-        reaching = self._reaching(run)
+        elements, hashes = segment.run(first, last), segment.hashes[first:last]
+        reaching = (elements.valid_to > self.start) & (elements.valid_from < self.end)
         if not reaching.all():
             rows = np.flatnonzero(reaching)
             elements, hashes = elements.take(rows), hashes.take(rows)

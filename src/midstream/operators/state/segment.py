@@ -69,6 +69,11 @@ class Segment:
         """Its elements; what was stored for a wider state is looked through for them."""
         return self.stored if self.narrowed is None else self.narrowed.applied(self.stored)
 
+    def run(self, start: int, end: int) -> Elements:
+        """Those of its elements that lie between two positions."""
+        stored = self.stored.slice(start, end - start)
+        return stored if self.narrowed is None else self.narrowed.slice(start, end - start).applied(stored)
+
     def validity(self, at: Indices) -> tuple[Ticks, Ticks]:
         """From when to when some elements are valid; what has ended before it began is none of them."""
         since, until = self.stored.valid_from.take(at), self.stored.valid_to.take(at)
