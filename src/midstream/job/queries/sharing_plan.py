@@ -202,7 +202,7 @@ class SharingPlan:
         wanted = self._wanted_since(query)
         if wanted >= self.frontiers[query.name]:
             return None
-        since_of, ways = {name: record.since for name, record in self.records.items()}, []
+        ways, since_of = [], {name: record.since for name, record in self.records.items()}
         passed = {other.name: self._worked_through(other) for other, _, _ in self._others(query)}.__getitem__
         for inputs in (self._nameable(query, ()), []):  # rows of others may tell of more of the past
             found = self._derivable(query, {alias for one in inputs for alias in one.aliases})
@@ -219,7 +219,8 @@ class SharingPlan:
     def ended(self) -> frozenset[str]:
         """The queries that have answered up to where those begin that take their places, with what is stored alone."""
         starts = {name: self.start(name) for name in self.records if self.is_fresh(name)}
-        return (ended(self.before, starts) & self.queries.keys()) - self.taken.needed if self.before else frozenset()
+        over = ended(self.before, starts) if self.before and starts else frozenset[str]()
+        return (over & self.queries.keys()) - self.taken.needed
 
     def _answers_back(self, name: str) -> bool:
         """Whether a new query answers for instants that have passed: it begins apart, from the beginning."""
@@ -259,10 +260,9 @@ class SharingPlan:
 
     def place(self, query: str) -> object | None:
         """Queries of one place share a graph in each stage; None for those that are alone."""
-        known = self.queries.get(query)
         if query in self.filled:
             return ("filled", query)
-        if known is None or not self._can_share(known, self.records[query]):
+        if (known := self.queries.get(query)) is None or not self._can_share(known, self.records[query]):
             return None
         if (routed := bool(known.staged.windows)) and self.is_fresh(query):
             return None

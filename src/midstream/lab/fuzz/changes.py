@@ -127,11 +127,11 @@ def ticks_of(times: pa.ChunkedArray) -> list[int]:
 
 
 def draw_narrowing(seed: int) -> Change:
-    """A join of a seed, and one with shorter windows, more conditions and fewer columns."""
+    """A query of a seed, and one with shorter windows, more conditions and fewer columns."""
     random = Random(f"narrowing {seed}")
     choices = Choices(random.randint)
     streams = draw_streams(choices, EVERYTHING)
-    aliases = [f"x{i}" for i in range(random.choice([2, 2, 3, 3, 4]))]
+    aliases = [f"x{i}" for i in range(random.choice([1, 1, 2, 2, 3, 3, 4]))]
     read = {alias: random.choice(streams) for alias in aliases}
     equal = [f"{random.choice(aliases[:i])}.{random.choice('kkkv')} = {aliases[i]}.k" for i in range(1, len(aliases))]
     columns = [f"{alias}.{column} AS {alias}{column}" for alias in aliases for column in "kv"]
@@ -140,14 +140,22 @@ def draw_narrowing(seed: int) -> Change:
     if random.random() < 0.2:
         sizes[1][aliases[0]] = old
     conditions = [_condition(random, aliases) for _ in range(3)]
+    outer = len(aliases) == 2 and random.random() < 0.4
+    shape = random.choice(["{}", "ISTREAM {}", "groups", "DISTINCT {}", "places"])
 
     def text(which: int, met: int) -> str:
-        windows = ", ".join(f"{s.name} [RANGE {s.time.duration(sizes[which][a])}] AS {a}" for a, s in read.items())
-        where = f"FROM {windows} WHERE {' AND '.join([*equal, *conditions[:met]])}"
-        names = random.sample(columns, random.randint(2, len(columns))) if which else columns
-        heads = [*["SELECT " + ", ".join(names)] * 3, "SELECT DISTINCT " + ", ".join(names[:2])]
-        counted = f"SELECT x0.k AS g, COUNT(*) AS n {where} GROUP BY x0.k"
-        return random.choice([*(f"{head} {where}" for head in heads), counted])
+        windows = [f"{s.name} [RANGE {s.time.duration(sizes[which][a])}] AS {a}" for a, s in read.items()]
+        known = [*([] if outer else equal), *conditions[:met]]
+        joined = f" LEFT JOIN {windows.pop()} ON {equal[0]}" if outer else ""
+        where = f"FROM {', '.join(windows)}{joined} WHERE {' AND '.join(known) or '1 = 1'}"
+        names = ", ".join(random.sample(columns, random.randint(2, len(columns))) if which else columns)
+        chosen = random.choice(["{}", shape, shape]) if which else shape
+        if chosen == "groups":
+            figures = random.sample(["COUNT(*) AS n", "SUM(x0.v) AS s", "MAX(x0.v) AS m"], 2)
+            return f"SELECT x0.k AS g, {', '.join(figures)} {where} GROUP BY x0.k"
+        if chosen == "places":
+            return f"SELECT x0.v AS b, SUM(x0.v) OVER (PARTITION BY x0.k ORDER BY x0.v) AS n {where}"
+        return f"SELECT {chosen.format(names)} {where}"
 
     texts = text(0, random.randint(0, 1)), text(1, random.randint(1, 3))
     tables = {s.name: _arriving(draw_table(choices, s, 2 * MOST_ROWS, LAST_TIME), s, 0, random) for s in streams}
