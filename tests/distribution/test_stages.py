@@ -7,6 +7,7 @@ import pytest
 from tests.generators import EVERYTHING, random_case
 
 from midstream.algebra import physical as p
+from midstream.algebra.physical.selections import Selection
 from midstream.api import ask
 from midstream.distribution.fragments import ONE_SLOT, STAY, Received, Route, Staged, leaves
 from midstream.distribution.stages import cut
@@ -38,6 +39,13 @@ def test_a_join_on_another_key_needs_an_exchange():
     found = staged("SELECT A.v FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.j = C.j", "((A B) C)")
     assert found.stages == 2
     assert sorted(str(leaf.route) for leaf in found.root.received) == ["Exchange by B.j", "Exchange by C.j"]
+
+
+def test_what_is_received_is_selected_as_it_was_where_it_comes_from():
+    found = staged("SELECT A.v FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.j = C.j AND A.v > 3")
+    selections = [Selection.of(leaf) for leaf in found.root.received]
+    assert [set(selection.windows) for selection in selections if selection] == [{"A", "B"}, {"C"}]
+    assert selections == [Selection.of(leaf.producer) for leaf in found.root.received]
 
 
 def test_a_group_by_a_join_key_stays_where_it_is():

@@ -37,7 +37,7 @@ class Selection:
         conditions: list[Expression] = []
         stack = [node]
         while stack:
-            top = stack.pop()
+            top = stack.pop().stands_for
             if type(top) is SourceNode:
                 windows[top.stream.alias] = top
             elif (joined := top.conjunction) is None:
