@@ -186,8 +186,10 @@ def test_a_text_that_begins_with_what_is_stored_leaves_nothing_for_the_old_one_t
     unpatched = Batch.steps
     with patch.object(Batch, "steps", steps), session(tmp_path, OLD) as job:
         push(job, tables, 0, 140)
-        job.replace("q", SHORTER)
+        told = job.replace("q", SHORTER)
         push(job, tables, 140, 180)
+    read = [window for window in told["windows"] if window["rows"]]
+    assert len(read) == 1 and read[0]["results"]  # only the smaller side of the topmost join, for what it has given
     assert at_work and all(names == {"q"} for names in at_work)
 
 

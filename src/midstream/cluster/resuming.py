@@ -195,7 +195,7 @@ def to_be_filled(session: ResumedSession) -> dict[str, RunningQuery]:
         return {}
     old = {name: replaced_name(name, before.batch_id + 1) for name in begun}
     old = {name: aside for name, aside in old.items() if aside in before.queries}
-    rows, most = sum(begun[name].rows for name in old if hands_on(job.queries[name])), Pace.of(before, ()).rows
+    rows, most = sum(begun[name].given for name in old if hands_on(job.queries[name])), Pace.of(before, ()).rows
     rates = {name: session._declared[name].text.begins.rate for name in old}
     lacking = any(rate is not None and begun[name].complete != COMPLETE for name, rate in rates.items())
     goes_on = all(copy_name(n) not in before.queries and aside in job.queries for n, aside in old.items())

@@ -270,7 +270,7 @@ class Enrolment:
         for change in changes:
             new, name = change.new, changes[0].aside
             # One for which few rows are read begins like any new query, and waits for the others.
-            paced = (much and change.verdict.rows > 0 and hands_on(new)) or bool(new.begins.again)
+            paced = (much and change.verdict.given > 0 and hands_on(new)) or bool(new.begins.again)
             begins = dataclasses.replace(new.begins, paced=paced, withhold=False)
             shadow = ShadowText(change.text.cql, withhold=new.begins.withhold, change=name)
             self._begin_shadow(dataclasses.replace(new, begins=begins), shadow, Stretch(1))

@@ -45,12 +45,12 @@ def is_paced(job: Job, changes: Sequence[Replacement]) -> bool:
 
 
 def is_much(job: Job, changes: Sequence[Replacement]) -> bool:
-    """Whether more rows are to be read for texts that change together than with one batch.
+    """Whether more rows are to be given to texts that change together than with one batch.
 
     What nobody remembers is read at once: a text through which rows only pass has nothing to be filled.
     """
     most = Pace.of(job.manifest, ()).rows
-    return most is not None and sum(change.verdict.rows for change in changes if hands_on(change.new)) > most
+    return most is not None and sum(change.verdict.given for change in changes if hands_on(change.new)) > most
 
 
 def changes_by(job: Job, command: ReplaceQuery, catalog: Catalog) -> list[Replacement]:

@@ -34,7 +34,7 @@ class NamedInput:
     """An input of an operator of a new query, whose states begin with segments of another query, by slot.
 
     It is the `same` input, or rows end `sooner` and may be fewer. `rows` and `bytes` are looked at to tell what the
-    operator has given so far to others that remember it.
+    operator has given so far that holds still: to others that remember it, or else as `results`.
     """
 
     query: str
@@ -48,6 +48,7 @@ class NamedInput:
     sooner: int
     rows: int = 0
     bytes: int = 0
+    results: bool = False
 
     @property
     def size(self) -> tuple[int, int]:
@@ -204,7 +205,7 @@ def _named(
 
 
 def _with_cost(one: NamedInput, found: Sequence[NamedInput], query: RunningQuery) -> NamedInput:
-    """An input with what is looked at of it: of all inputs of an operator the smallest, if somebody remembers it."""
+    """An input with what is looked at of it: of all inputs of an operator the smallest."""
     box = query.boxes[one.fragment]
     number = next(i for i, node in enumerate(box.nodes) if node is one.node)
     inputs = [other for other in found if other.node is one.node]
@@ -212,12 +213,12 @@ def _with_cost(one: NamedInput, found: Sequence[NamedInput], query: RunningQuery
     named = {id(other.node) for other in found}
     remembered = any(box.nodes[i].stateful for i in above) or len(query.staged.fragments) > 1
     within = any(id(box.nodes[i]) in named for i in above)
-    if isinstance(box.operators[number], SliceOperator) or not remembered or within:
+    if isinstance(box.operators[number], SliceOperator) or within:
         return one
     if len(inputs) < len(one.node.inputs) or one is not min(inputs, key=lambda other: other.size):
         return one
     rows, size = one.size
-    return replace(one, rows=rows, bytes=size)
+    return replace(one, rows=rows, bytes=size, results=not remembered)
 
 
 def _arriving(query: RunningQuery) -> list[Fragment]:

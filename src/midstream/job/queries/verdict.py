@@ -27,7 +27,8 @@ class WindowVerdict:
 
     It is `kept` if another query has the same, `derived` if its content follows from rows that another one keeps,
     `backfilled` if they are read again from the source, and `empty` if not, and `why`. `rows` and `bytes` are what has
-    to be read of them, and `batches` how many that takes at least where a rate is given.
+    to be read of them, if only for `results` that hold still, and `batches` how many that takes at least where a rate
+    is given.
     """
 
     alias: str
@@ -38,6 +39,7 @@ class WindowVerdict:
     bytes: int = 0
     why: str = ""
     batches: int = 0
+    results: bool = False
 
     def __str__(self) -> str:
         if self.how == "empty":
@@ -46,7 +48,8 @@ class WindowVerdict:
             read = f"{plural(self.rows, 'row')} ({size(self.bytes)})"
             over = plural(self.batches, "batch", "batches")
             return f"{self.window} is backfilled from the source of stream {self.of}, about {read}, over {over} or more"
-        read = f", {plural(self.rows, 'row')} ({size(self.bytes)}) to read" if self.rows else ""
+        what = " for results that hold still" if self.results else ""
+        read = f", {plural(self.rows, 'row')} ({size(self.bytes)}) to read{what}" if self.rows else ""
         return f"{self.window} is {self.how} from query {self.of}{read}"
 
 
@@ -93,9 +96,9 @@ class Verdict:
         return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds, gap)
 
     @property
-    def rows(self) -> int:
-        """How many rows are read for it."""
-        return sum(window.rows for window in self.windows)
+    def given(self) -> int:
+        """How many rows go through operators that remember them."""
+        return sum(window.rows for window in self.windows if not window.results)
 
     @property
     def whole_at(self) -> int:
@@ -178,7 +181,8 @@ def _windows(
             how: Literal["kept", "derived"] = "kept" if all(one.same for one in of) else "derived"
             first = [one for one in of if alias == min(one.aliases)]
             read = sum(one.rows for one in first), sum(one.bytes for one in first)
-            found[alias] = WindowVerdict(alias, window, how, ", ".join({_text_of(one.of): None for one in of}), *read)
+            whose, results = ", ".join({_text_of(one.of): None for one in of}), all(one.results for one in first)
+            found[alias] = WindowVerdict(alias, window, how, whose, *read, results=bool(read[0]) and results)
         elif alias in record.inherited:
             found[alias] = WindowVerdict(alias, window, "kept", ", ".join(map(_text_of, record.shares)))
         elif source.window is not None or not is_derivable(query):
