@@ -61,8 +61,13 @@ class Selection:
         """
         if self.equal != other.equal or not all(implies(self.conditions, its) for its in other.conditions):
             return None
+        tests = self.tests
+        if not all(
+            implies(tests, its) for its in other.tests
+        ):  # of what was narrowed for the other nobody has asked them
+            return None
         asked = [condition for condition in self.conditions if not implies(other.conditions, condition)]
-        if any(condition not in self.tests or not columns_of(condition) <= names for condition in asked):
+        if any(condition not in tests or not columns_of(condition) <= names for condition in asked):
             return None
         return self._shortened(other.windows)
 

@@ -202,10 +202,12 @@ class NewMembers:
         return self.task.live
 
     def inputs(self) -> Iterator[tuple[int, int, Elements]]:
-        """What new operators start with, by port, children first; each is to be taken before the next is asked for."""
+        """What new operators that remember start with, by port, children first; each is to be taken before the next is
+        asked for."""
         for number, places in enumerate(self.graph.inputs):
             member = self.task.owner[number]
-            for port, place in enumerate(places) if self._begins(member) else ():
+            begins = self._begins(member) and self.graph.nodes[number].stateful
+            for port, place in enumerate(places) if begins else ():
                 if (self.graph.names[number], port) not in self.task.work.taken:
                     for content in self._present(place, member):
                         yield number, port, content
@@ -220,32 +222,27 @@ class NewMembers:
         return all((name, port) in self.task.work.taken for port in ports)
 
     def results(self) -> Iterator[tuple[int, Elements]]:
-        """What new members give whose root runs already."""
+        """What new members give of what runs already; the rest comes by itself."""
         for i, member in enumerate(self.task.work.members):
-            root = self.graph.members[i].root
-            runs = root < 0 or self._is_taken(root) or not self._begins(self.task.owner[root])
-            if self._begins(member) and runs:
-                for content in self._present(root, member):
-                    yield i, content
+            for content in self._present(self.graph.members[i].root, member) if self._begins(member) else ():
+                yield i, content
 
     def _present(self, place: int, member: Member) -> Iterator[Elements]:
         """What is known for a new member of what a source or an operator has given, and is still valid.
 
-        An operator that is new itself is given what it reads, and gives what follows from it by itself.
+        An operator that is new itself and remembers is given what it reads, and gives what follows from it by itself.
         """
         if place < 0:
             yield from self._derived(self.graph.sources[~place][0], member)
             return
-        if self._begins(self.task.owner[place]) and not self._is_taken(place):
-            return
         operator, node = self.graph.operators[place], self.graph.nodes[place]
-        if node.stateful:
+        if not node.stateful:
+            for port, below in enumerate(self.graph.inputs[place]):
+                for content in self._present(below, member):
+                    yield from operator.pieces(port, content)
+        elif self._is_taken(place) or not self._begins(self.task.owner[place]):
             again = partial(build, node, self.graph.functions)
             yield from present_parts(operator, again, operator.frontier, self.store.memory.chunk)
-            return
-        for port, below in enumerate(self.graph.inputs[place]):
-            for content in self._present(below, member):
-                yield from operator.pieces(port, content)
 
     def _derived(self, source: SourceNode, member: Member) -> Iterator[Elements]:
         """What a source would have given, of what another query keeps."""

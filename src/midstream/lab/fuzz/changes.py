@@ -139,7 +139,8 @@ def draw_narrowing(seed: int) -> Change:
     sizes = [dict.fromkeys(aliases, size) for size in (old, new)]
     if random.random() < 0.2:
         sizes[1][aliases[0]] = old
-    conditions = [_condition(random, aliases) for _ in range(3)]
+    conditions = [_condition(random, random.choice([aliases, aliases[:1]])) for _ in range(3)]
+    met, lateness = random.randint(0, 1), random.choice([0, 0, 5])
     outer = len(aliases) == 2 and random.random() < 0.4
     shape = random.choice(["{}", "ISTREAM {}", "groups", "DISTINCT {}", "places"])
 
@@ -157,9 +158,11 @@ def draw_narrowing(seed: int) -> Change:
             return f"SELECT x0.v AS b, SUM(x0.v) OVER (PARTITION BY x0.k ORDER BY x0.v) AS n {where}"
         return f"SELECT {chosen.format(names)} {where}"
 
-    texts = text(0, random.randint(0, 1)), text(1, random.randint(1, 3))
-    tables = {s.name: _arriving(draw_table(choices, s, 2 * MOST_ROWS, LAST_TIME), s, 0, random) for s in streams}
-    return Change(*texts, streams, tables, _batches(tables, streams, random), 0, {})
+    texts = text(0, met), text(1, random.randint(met, 3))
+    most = 2 * MOST_ROWS if len(aliases) < 3 else MOST_ROWS
+    drawn = {s.name: draw_table(choices, s, most, LAST_TIME) for s in streams}
+    tables = {s.name: _arriving(drawn[s.name], s, lateness, random) for s in streams}
+    return Change(*texts, streams, tables, _batches(tables, streams, random), lateness, {})
 
 
 def _condition(random: Random, aliases: Sequence[str]) -> str:

@@ -53,7 +53,7 @@ class Stored:
 
     def rows(self) -> int:
         """How many elements it has."""
-        return sum(int(np.count_nonzero(self._reaching(run))) for run in self.runs)
+        return sum(int(np.count_nonzero(self._reaching(run[0].run(*run[1:])))) for run in self.runs)
 
     def within(self, start: int, end: int) -> Stored:
         """The same within a part of the slice."""
@@ -86,8 +86,7 @@ class Stored:
             if len(part):
                 yield part
 
-    def _reaching(self, run: Run) -> Mask:
-        elements = run[0].run(*run[1:])
+    def _reaching(self, elements: Elements) -> Mask:
         reaching: Mask = (elements.valid_to > self.start) & (elements.valid_from < self.end)
         return reaching
 
@@ -95,7 +94,7 @@ class Stored:
         """The elements of a run that reach into the slice."""
         segment, first, last = run
         elements, hashes = segment.run(first, last), segment.hashes[first:last]
-        reaching = (elements.valid_to > self.start) & (elements.valid_from < self.end)
+        reaching = self._reaching(elements)
         if not reaching.all():
             rows = np.flatnonzero(reaching)
             elements, hashes = elements.take(rows), hashes.take(rows)

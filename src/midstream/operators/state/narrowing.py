@@ -65,20 +65,21 @@ class Narrowing:
         names, tests = asked.on(stored.schema)
         return Narrowing(sooner, tests, stored.select(names) if names else stored)
 
-    def ends(self, until: Ticks, at: Indices) -> Ticks:
-        """When some rows end that end at certain instants as they are stored."""
-        return self._ends(until, gather_rows(self.stored, at) if self.tests else self.stored)
+    def ends(self, since: Ticks, until: Ticks, at: Indices) -> Ticks:
+        """When some rows end that are valid from and to certain instants as they are stored."""
+        return self._ends(since, until, gather_rows(self.stored, at) if self.tests else self.stored)
 
     def applied(self, stored: Elements) -> Elements:
         """All rows, with the times that they have."""
-        return replace(stored, valid_to=self._ends(stored.valid_to, self.stored))
+        return replace(stored, valid_to=self._ends(stored.valid_from, stored.valid_to, self.stored))
 
     def slice(self, start: int, length: int) -> Narrowing:
         """The same of a run of the rows."""
         return replace(self, stored=self.stored.slice(start, length))
 
-    def _ends(self, until: Ticks, rows: pa.RecordBatch) -> Ticks:
+    def _ends(self, since: Ticks, until: Ticks, rows: pa.RecordBatch) -> Ticks:
         until = until - self.sooner
         for test in self.tests:
             until[~test(rows)] = BEGINNING
+        until[until <= since] = BEGINNING  # what has ended before it begins must not look alive to those who lag behind
         return until

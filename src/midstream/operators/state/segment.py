@@ -77,7 +77,7 @@ class Segment:
     def validity(self, at: Indices) -> tuple[Ticks, Ticks]:
         """From when to when some elements are valid; what has ended before it began is none of them."""
         since, until = self.stored.valid_from.take(at), self.stored.valid_to.take(at)
-        return since, until if self.narrowed is None else self.narrowed.ends(until, at)
+        return since, until if self.narrowed is None else self.narrowed.ends(since, until, at)
 
     def view(self, column: int) -> Numbers | None:
         """A column's numbers where it has nothing but numbers, made once; None otherwise."""
@@ -111,8 +111,9 @@ class Segment:
 
     def to_batch(self) -> pa.RecordBatch:
         """The segment as one Arrow batch, ready for a file; nothing is copied."""
-        columns = self.elements.columns
-        arrays = [pa.array(self.hashes), pa.array(self.elements.valid_from), pa.array(self.elements.valid_to)]
+        elements = self.elements
+        columns = elements.columns
+        arrays = [pa.array(self.hashes), pa.array(elements.valid_from), pa.array(elements.valid_to)]
         names = [HASH, FROM, TO, *columns.schema.names]
         return pa.RecordBatch.from_arrays([*arrays, *columns.columns], names=names)
 
