@@ -55,6 +55,7 @@ PAIRS = {
         SHORTER.split(",", 1)[0] + SHORTER[SHORTER.index(" FROM") :],
     ),
     "windows shorter by unequal times": (OLD, UNEQUAL),
+    "all rows counted": ("SELECT COUNT(*) AS n FROM A [RANGE 40]", "SELECT COUNT(*) AS n FROM A [RANGE 25]"),
     "groups of a join": (GROUPED, GROUPED.replace("40", "25") + " HAVING COUNT(*) > 1"),
     "places in a join": (PLACED, PLACED.replace("40", "25")),
     "groups of a union": tuple(
@@ -246,6 +247,12 @@ def test_some_rows_end_when_all_of_them_do(drawn, sooner):
 def test_by_how_much_a_selection_is_narrower(old, new, sooner):
     one, other = (_selection(f"SELECT A.k, A.v FROM {text}") for text in (new, old))
     assert one.sooner_than(other, frozenset({"A.k", "A.v"})) == sooner
+
+
+def test_a_selection_is_the_same_by_every_plan():
+    found = [Selection.of(plan.physical.inputs[0]) for plan in plans(OLD + " AND A.v < 9 AND B.v < C.v", rows(0))]
+    assert len(found) == 5  # trees, one join of all, and routed joins
+    assert len({(s.equal, frozenset(map(str, s.conditions)), frozenset(s.windows)) for s in found if s}) == 1
 
 
 def _selection(cql: str) -> Selection:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from midstream.algebra.expressions import Call, Column, Expression, Literal, columns_of, walk
 from midstream.algebra.implication import implies
-from midstream.algebra.physical.base import PhysicalNode
+from midstream.algebra.physical.base import Conjunction, PhysicalNode
 from midstream.algebra.physical.identities import equal_classes
+from midstream.algebra.physical.relational import Compute
 from midstream.algebra.physical.sources import SourceNode
 from midstream.algebra.windows import Range, Unbounded
 
@@ -22,11 +23,12 @@ TESTS = frozenset({"=", "<>", "<", "<=", ">", ">=", "and", "or", "not", "in", "i
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Windows by alias, which columns are equal, and all other conditions."""
+    """Windows by alias, which columns of them are equal, all other conditions, and columns that are constant."""
 
     windows: Mapping[str, SourceNode]
     equal: frozenset[str]
     conditions: tuple[Expression, ...]
+    constants: Mapping[str, str]
 
     @staticmethod
     def of(node: PhysicalNode) -> Selection | None:
@@ -35,19 +37,21 @@ class Selection:
         pairs: list[tuple[str, str]] = []
         alike: set[str] = set()
         conditions: list[Expression] = []
+        constants: dict[str, str] = {}
         stack = [node]
         while stack:
             top = stack.pop().stands_for
             if type(top) is SourceNode:
                 windows[top.stream.alias] = top
-            elif (joined := top.conjunction) is None:
+            elif (joined := _conjunction(top, constants)) is None:
                 return None
             else:
-                pairs += joined.equal
+                both = [pair for condition in joined.conditions if (pair := _compared(condition))]
+                pairs += [*joined.equal, *both]
                 alike |= {" IS ".join(sorted(pair)) for pair in joined.alike}
-                conditions += joined.conditions
+                conditions += [condition for condition in joined.conditions if not _compared(condition)]
                 stack += top.inputs
-        return Selection(windows, frozenset([*equal_classes(pairs), *alike]), tuple(conditions))
+        return Selection(windows, frozenset([*equal_classes(pairs), *alike]), tuple(conditions), constants)
 
     @property
     def tests(self) -> tuple[Expression, ...]:
@@ -59,7 +63,9 @@ class Selection:
 
         None if its rows are not among the other's, or cannot be told from them.
         """
-        if self.equal != other.equal or not all(implies(self.conditions, its) for its in other.conditions):
+        if self.equal != other.equal or self.constants != other.constants:
+            return None
+        if not all(implies(self.conditions, its) for its in other.conditions):
             return None
         tests = self.tests
         if not all(
@@ -87,6 +93,28 @@ class Selection:
                 found.add(0)
         sooner = found.pop() if found else 0
         return None if found or sooner is None or sooner < 0 else sooner
+
+
+def _conjunction(node: PhysicalNode, constants: dict[str, str]) -> Conjunction | None:
+    """The conditions of a node; one that adds constants to what it reads has none, too."""
+    if node.conjunction is not None or not isinstance(node, Compute):
+        return node.conjunction
+    added = {c.name: str(c.expression) for c in node.columns if isinstance(c.expression, Literal)}
+    constants |= added
+    read = (c for c in node.columns if c.name not in added)
+    return (
+        Conjunction() if all(isinstance(c.expression, Column) and c.expression.name == c.name for c in read) else None
+    )
+
+
+def _compared(condition: Expression) -> tuple[str, str] | None:
+    """The columns of two windows that are equal by a condition: joins may ask for it by their keys or beside them."""
+    if not isinstance(condition, Call) or condition.function != "=":
+        return None
+    names = [part.name for part in condition.arguments if isinstance(part, Column)]
+    if len(names) < 2 or names[0].partition(".")[0] == names[1].partition(".")[0]:
+        return None
+    return names[0], names[1]
 
 
 def _is_test(part: Expression) -> bool:
