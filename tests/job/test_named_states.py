@@ -74,7 +74,7 @@ PAIRS = {
         "SELECT A.k, A.v, C.k AS j FROM A [RANGE 40], B [RANGE 40], C [RANGE 40] WHERE A.k = B.k AND B.v = C.v",
         "SELECT A.v, C.k AS j FROM A [RANGE 25], B [RANGE 25], C [RANGE 25] WHERE A.k = B.k AND B.v = C.v AND A.v > 2",
     ),
-    "a stream that is read twice by one name": (
+    "a stream that is read twice": (
         f"{TWO} UNION ALL {TWO.replace('B', 'C')}",
         f"{TWO} AND A.v > 2 UNION ALL {TWO.replace('B', 'C')}",
     ),

@@ -100,7 +100,6 @@ def narrowed_segment(stored: Segment, entry: SegmentEntry, state: Stated) -> Seg
         narrowed=Narrowing.of(entry.narrowed, state.tests, rows.columns),
         views={},
         sizes=[],
-        bits=stored.bits,
     )
 
 

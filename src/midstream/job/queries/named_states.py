@@ -118,9 +118,8 @@ def named_inputs(
     All below such an input begins with what the same query has stored. Of plans in several stages it is looked for
     where streams arrive: what one fragment gives another takes for new.
     """
-    leaves = [n.stream.alias for f in query.staged.fragments for n in walk_physical(f.plan) if type(n) is SourceNode]
-    taken = {*known, *(alias for alias in leaves if leaves.count(alias) > 1)}
-    if not is_derivable(query) or taken.issuperset(leaves):
+    taken = set(known)
+    if not is_derivable(query) or taken.issuperset(source.stream.alias for source in query.sources):
         return []
     mine, found = kept_inputs(query), list[NamedInput]()
     parts = [part for other, kept in others for part in _parts_of(query, mine, other, kept, before)]

@@ -332,8 +332,8 @@ class SharingPlan:
             return set()
         if (number := work.fragment.number) in known.kept:
             return {(*probed_token(known.kept[number]), since[probed_alias(known.kept[number])])}
-        windows = [w for w in known.inputs if w.fragment == number and w.alias is not None]
-        return {(w.state.id, w.state.key, w.nulls, since[w.alias]) for w in windows if w.alias}
+        windows = [(w, w.alias) for w in known.inputs if w.fragment == number]
+        return {(w.state.id, w.state.key, w.nulls, since[alias]) for w, alias in windows if alias is not None}
 
     def _common(self, groups: Iterable[Sequence[FragmentWork]]) -> set[object]:
         """The windows that several groups keep."""

@@ -245,7 +245,7 @@ class NewMembers:
             yield from present_parts(operator, again, operator.frontier, self.store.memory.chunk)
 
     def _derived(self, source: SourceNode, member: Member) -> Iterator[Elements]:
-        """What a source would have given, of what another query keeps."""
+        """What a source would have given, of what another query keeps, as it is stored there."""
         name, frontier = (member.work.query, source.stream.alias), grid_floor(self.graph.frontier, member.grid)
         for derived in (d for d in self.task.work.derived if (d.query, d.alias) == name):
             for entry in derived.segments.get(self.store.slot, ()):
