@@ -186,7 +186,10 @@ def test_a_join_is_narrowed_again_and_again_moved_and_migrated(tmp_path):
         require_right(job, last, tables)
 
 
-def test_a_text_that_begins_with_what_is_stored_leaves_nothing_for_the_old_one_to_do(tmp_path):
+@pytest.mark.parametrize("old", [TWO, OLD, OLD + " AND A.v < 1", COUNTED], ids=range(4))
+def test_a_text_that_begins_with_what_is_stored_leaves_nothing_for_the_old_one_to_do(old, tmp_path, monkeypatch):
+    monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 1)
+    monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
     tables, at_work = rows(5), list[set[str]]()
 
     def steps(batch: Batch, *given: Any) -> list[StageStep]:
@@ -195,12 +198,13 @@ def test_a_text_that_begins_with_what_is_stored_leaves_nothing_for_the_old_one_t
         return made
 
     unpatched = Batch.steps
-    with patch.object(Batch, "steps", steps), session(tmp_path, OLD) as job:
+    with patch.object(Batch, "steps", steps), session(tmp_path, old) as job:
         push(job, tables, 0, 140)
-        told = job.replace("q", SHORTER)
+        told = job.replace("q", old.replace("40", "25"))
         push(job, tables, 140, 180)
-    read = [window for window in told["windows"] if window["rows"]]
-    assert len(read) == 1 and read[0]["results"]  # only the smaller side of the topmost join, for what it has given
+    read = [window["results"] for window in told["windows"] if window["rows"]]
+    assert read == [True] * (old is not COUNTED)  # only the smaller side of the topmost join, for what it has given
+    assert not told["paced"]
     assert at_work and all(names == {"q"} for names in at_work)
 
 

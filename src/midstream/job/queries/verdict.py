@@ -179,10 +179,10 @@ def _windows(
             found[alias] = WindowVerdict(alias, window, "derived", _text_of(start.of), *_size(start.segments))
         elif (of := named.get(alias)) is not None:
             how: Literal["kept", "derived"] = "kept" if all(one.same for one in of) else "derived"
-            first = [one for one in of if alias == min(one.aliases)]
-            read = sum(one.rows for one in first), sum(one.bytes for one in first)
-            whose, results = ", ".join({_text_of(one.of): None for one in of}), all(one.results for one in first)
-            found[alias] = WindowVerdict(alias, window, how, whose, *read, results=bool(read[0]) and results)
+            read = [one for one in of if one.rows and alias == min(one.aliases)]
+            cost = sum(one.rows for one in read), sum(one.bytes for one in read)
+            whose, results = ", ".join({_text_of(one.of): None for one in of}), any(one.results for one in read)
+            found[alias] = WindowVerdict(alias, window, how, whose, *cost, results=results)
         elif alias in record.inherited:
             found[alias] = WindowVerdict(alias, window, "kept", ", ".join(map(_text_of, record.shares)))
         elif source.window is not None or not is_derivable(query):
