@@ -15,6 +15,7 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
+from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.files import Data, Files
 from midstream.checkpoint.packed import packed
 from midstream.operators.elements import Hashes, Key
@@ -108,10 +109,11 @@ class SegmentEntry:
         """By how many ticks its rows end sooner than they do as they are stored, for a wider state; None: for this."""
         return None if self.hashes is None else self.hashes.sooner
 
-    def narrowed_by(self, sooner: int) -> SegmentEntry:
-        """The same for a narrower state."""
+    def narrowed_by(self, sooner: int, state: str, key: Key, bucket: int) -> SegmentEntry:
+        """The same for a narrower state: nobody knows when the first of its rows ends."""
         known = HashRange(self.hash_from, self.hash_to, self.stored_rows, (self.narrowed or 0) + sooner)
-        return replace(self, hashes=known)
+        until = self.latest_to - sooner
+        return replace(self, state=state, key=key, bucket=bucket, earliest_to=BEGINNING, latest_to=until, hashes=known)
 
     @property
     def hash_from(self) -> int:

@@ -209,14 +209,20 @@ class SymmetricJoin(Operator):
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
         self.work.taken += len(batch)
         batch, hashes = self._prepared(port, batch)
-        if len(batch) == 0:
-            return
+        if len(batch):
+            yield from self._joined(port, batch, hashes)
+            self._keep(port, batch, hashes)
+
+    def joined(self, port: int, batch: Elements) -> Iterator[Elements]:
+        """What a batch meets, which is not kept."""
+        yield from self._joined(port, *self._prepared(port, batch))
+
+    def _joined(self, port: int, batch: Elements, hashes: Hashes) -> Iterator[Elements]:
         self.work.probed += len(batch)
-        for result in self.probes[port].pieces(batch, hashes, self.work, self.at_once):
+        for result in self.probes[port].pieces(batch, hashes, self.work, self.at_once) if len(batch) else ():
             self.work.given += len(result)
             whole = self.gathered is self.schema
             yield result if whole else result.with_columns(result.columns.select(self.schema.names))
-        self._keep(port, batch, hashes)
 
     def store(self, port: int, batch: Elements) -> None:
         self.work.taken += len(batch)

@@ -60,10 +60,14 @@ class MultiwayJoinOperator(Operator):
 
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
         self.work.taken += len(batch)
+        yield from self.joined(port, batch)
+        self._store(port, batch)
+
+    def joined(self, port: int, batch: Elements) -> Iterator[Elements]:
+        """What a batch meets, which is not kept."""
         for result in self._joined(port, 0, batch):
             self.work.given += len(result)
             yield result.with_columns(result.columns.select(self.schema.names))
-        self._store(port, batch)
 
     def store(self, port: int, batch: Elements) -> None:
         self.work.taken += len(batch)

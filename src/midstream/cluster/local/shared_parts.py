@@ -20,7 +20,6 @@ from midstream.algebra.time import BEGINNING
 from midstream.job.task.ingest import reached, source_elements
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
-from midstream.operators.build import build
 from midstream.operators.elements import Elements, Ticks, concatenate
 from midstream.scheduling.buffers import Buffer, Cursor
 from midstream.scheduling.presence import present
@@ -107,9 +106,8 @@ class SharedPart:
 
     def present(self) -> Elements:
         """What it has given that is still valid."""
-        root = len(self.box.operators) - 1
-        again = partial(build, self.box.nodes[root], self.box.functions)
-        return present(self.box.operators[root], again, self.box.operators[root].frontier)
+        root = self.box.operators[-1]
+        return present(root, root.frontier)
 
     def flush(self) -> None:
         """Puts what it has given since into the buffer, as one batch: every reader then works it through at once."""

@@ -100,14 +100,8 @@ class KeptInput:
         """A segment of another state as one of this."""
         if self.is_same(its):
             return entry
-        return replace(
-            entry.narrowed_by(sooner),
-            state=self.state.id,
-            key=self.state.key,
-            bucket=entry.bucket - (OTHER_BUCKETS if entry.narrowed is None else 0),
-            earliest_to=BEGINNING,
-            latest_to=entry.latest_to - sooner,
-        )
+        bucket = entry.bucket - (OTHER_BUCKETS if entry.narrowed is None else 0)
+        return entry.narrowed_by(sooner, self.state.id, self.state.key, bucket)
 
 
 def named_inputs(

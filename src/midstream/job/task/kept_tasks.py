@@ -174,19 +174,16 @@ class Pool:
 
     def open(self, files: Files, entry: SegmentEntry, state: SortedState) -> Segment:
         """The segment of an entry."""
-        if entry.place not in self.opened:
-            known = self.known.get(entry.place)
-            if (
-                known is None
-                and entry.narrowed is not None
-                and (stored := self.known.get(entry.stored_place)) is not None
-            ):
+        place = entry.place
+        if (known := self.opened.get(place)) is None:
+            known = self.known.get(place)
+            stored = self.known.get(entry.stored_place) if known is None and entry.narrowed is not None else None
+            if stored is not None:
                 known = narrowed_segment(stored, entry, state)
-            if known is None:
+            elif known is None:
                 known = open_in(files, entry, state, self.packs, self.whole if entry.is_part else None)
-            self.opened[entry.place] = known
-            self.entries[entry.place] = entry
-        return self.opened[entry.place]
+            self.opened[place], self.entries[place] = known, entry
+        return known
 
     def unify(self) -> None:
         """Lets equal windows hold the same segments: those of the one that has forgotten least."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from midstream.algebra.physical import PhysicalNode, SourceNode, walk_physical
 from midstream.algebra.physical.routed import KeptWindow, WindowName
@@ -16,7 +15,6 @@ from midstream.job.task.works import Member, TaskWork
 from midstream.migration.contents import ports_of
 from midstream.operators.base import Operator, Work
 from midstream.operators.box import Box
-from midstream.operators.build import build
 from midstream.operators.elements import Elements
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.one_way_join import OneWayJoinOperator
@@ -241,8 +239,7 @@ class NewMembers:
                 for content in self._present(below, member):
                     yield from operator.pieces(port, content)
         elif self._is_taken(place) or not self._begins(self.task.owner[place]):
-            again = partial(build, node, self.graph.functions)
-            yield from present_parts(operator, again, operator.frontier, self.store.memory.chunk)
+            yield from present_parts(operator, operator.frontier, self.store.memory.chunk)
 
     def _derived(self, source: SourceNode, member: Member) -> Iterator[Elements]:
         """What a source would have given, of what another query keeps, as it is stored there."""
