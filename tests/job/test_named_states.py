@@ -180,7 +180,7 @@ def test_a_join_is_narrowed_again_and_again_moved_and_migrated(tmp_path):
         assert narrowed(job)
         job.rescale(3)
         push(job, tables, 200, 220)
-        now = job.queries["q"].plan
+        now = str(job.queries["q"].plan)
         job.queries["q"].migrate(next(p.text for p in plans(last, tables) if p.text != now), strategy="moving_state")
         push(job, tables, 220, 240)
         require_right(job, last, tables)
