@@ -68,9 +68,8 @@ class Selection:
         if not all(implies(self.conditions, its) for its in other.conditions):
             return None
         tests = self.tests
-        if not all(
-            implies(tests, its) for its in other.tests
-        ):  # of what was narrowed for the other nobody has asked them
+        # Of what was narrowed for the other one nobody has asked its tests: these will be asked in their place.
+        if not all(implies(tests, its) for its in other.tests):
             return None
         asked = [condition for condition in self.conditions if not implies(other.conditions, condition)]
         if any(condition not in tests or not columns_of(condition) <= names for condition in asked):
@@ -96,15 +95,14 @@ class Selection:
 
 
 def _conjunction(node: PhysicalNode, constants: dict[str, str]) -> Conjunction | None:
-    """The conditions of a node; one that adds constants to what it reads has none, too."""
+    """The conditions of a node; one that only adds columns of constants has none, and they are added to those known."""
     if node.conjunction is not None or not isinstance(node, Compute):
         return node.conjunction
     added = {c.name: str(c.expression) for c in node.columns if isinstance(c.expression, Literal)}
     constants |= added
-    read = (c for c in node.columns if c.name not in added)
-    return (
-        Conjunction() if all(isinstance(c.expression, Column) and c.expression.name == c.name for c in read) else None
-    )
+    read = [(c.name, c.expression) for c in node.columns if c.name not in added]
+    as_it_is = all(isinstance(value, Column) and value.name == name for name, value in read)
+    return Conjunction() if as_it_is else None
 
 
 def _compared(condition: Expression) -> tuple[str, str] | None:

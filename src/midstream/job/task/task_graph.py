@@ -200,8 +200,10 @@ class NewMembers:
         return self.task.live
 
     def inputs(self) -> Iterator[tuple[int, int, Elements]]:
-        """What new operators that remember start with, by port, children first; each is to be taken before the next is
-        asked for."""
+        """What new operators that remember start with, by port, children first.
+
+        Each is to be taken before the next is asked for.
+        """
         for number, places in enumerate(self.graph.inputs):
             member = self.task.owner[number]
             begins = self._begins(member) and self.graph.nodes[number].stateful
