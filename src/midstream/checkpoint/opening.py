@@ -83,23 +83,23 @@ def _part(batch: pa.RecordBatch, entry: SegmentEntry) -> pa.RecordBatch:
 
 
 def narrowed_segment(stored: Segment, entry: SegmentEntry, state: Stated) -> Segment:
-    """The segment of an entry that names what is stored for a wider state."""
+    """The segment of an entry that names what is stored for a wider state, or as it was narrowed for another one."""
     if state.tests is None or entry.narrowed is None:
         raise InternalError(f"what is stored cannot be narrowed to the state {entry.state}")
-    rows = stored.stored
-    return replace(
-        stored,
-        stored=rows.arranged(state.schema),
-        bucket=entry.bucket,
-        born=entry.born,
-        earliest_from=entry.earliest_from,
-        earliest_to=entry.earliest_to,
-        latest_to=entry.latest_to,
-        place=entry.place,
-        origin=entry.origin if entry.is_part else None,
-        narrowed=Narrowing.of(entry.narrowed, state.tests, rows.columns),
-        views={},
-        sizes=[],
+    rows = stored.stored if stored.narrowed is None else stored.stored.with_columns(stored.narrowed.stored)
+    return Segment(
+        rows.arranged(state.schema),
+        stored.hashes,
+        entry.bucket,
+        entry.born,
+        entry.earliest_from,
+        entry.earliest_to,
+        entry.latest_to,
+        entry.place,
+        entry.origin if entry.is_part else None,
+        narrowed=Narrowing(entry.narrowed, state.tests, rows.columns, entry.stored_place),
+        sizes=stored.sizes,
+        bits=stored.bits,
     )
 
 

@@ -112,8 +112,9 @@ class SegmentEntry:
     def narrowed_by(self, sooner: int, state: str, key: Key, bucket: int) -> SegmentEntry:
         """The same for a narrower state: nobody knows when the first of its rows ends."""
         known = HashRange(self.hash_from, self.hash_to, self.stored_rows, (self.narrowed or 0) + sooner)
-        until = self.latest_to - sooner
-        return replace(self, state=state, key=key, bucket=bucket, earliest_to=BEGINNING, latest_to=until, hashes=known)
+        place, size = (self.file, self.offset, self.length), (self.rows, self.bytes)
+        times = bucket, self.born, self.earliest_from, BEGINNING, self.latest_to - sooner
+        return SegmentEntry(state, key, *place, *size, *times, self.checksum, known)
 
     @property
     def hash_from(self) -> int:

@@ -96,7 +96,7 @@ class Elements:
         """Other payload over the same validity; hashes stay only for keys that are still there."""
         names = set(columns.schema.names)
         kept = frozenset(key for key in self.hashed if names.issuperset(key))
-        return replace(self, columns=columns, hashes=self.hashes if kept else None, hashed=kept)
+        return Elements(columns, self.valid_from, self.valid_to, self.hashes if kept else None, kept, self.common)
 
     def arranged(self, schema: pa.Schema) -> Elements:
         """The same with a schema's columns, by name."""

@@ -90,7 +90,9 @@ class HeldSegments:
                         entries[entry.place] = (entry, state)
                         self.in_memory.add(entry.place)
                     origin = entry.origin if entry.is_part else None
-                    found[entry.place] = replace(segment, place=entry.place, origin=origin, within=None)
+                    narrowed = None if segment.narrowed is None else segment.narrowed.at(entry.stored_place)
+                    known = replace(segment, place=entry.place, origin=origin, within=None, narrowed=narrowed)
+                    found[entry.place] = known
                 else:
                     found[segment.place] = segment
                     if segment.place in self.in_memory:
@@ -158,6 +160,8 @@ class Pool:
     written: dict[int, SegmentEntry] = field(default_factory=dict)
     known: dict[str, Segment] = field(default_factory=dict)
     """Segments that tasks kept open since the last batch, by place."""
+    wider: dict[str, Segment] = field(default_factory=dict)
+    """Those of them that are narrowed, by the places of what they were narrowed from."""
     in_memory: set[str] = field(default_factory=set)
     """Those of them that are not mapped files."""
     packs: dict[str, Mapped] = field(default_factory=dict)
@@ -177,13 +181,23 @@ class Pool:
         place = entry.place
         if (known := self.opened.get(place)) is None:
             known = self.known.get(place)
-            stored = self.known.get(entry.stored_place) if known is None and entry.narrowed is not None else None
-            if stored is not None:
+            if known is None and (stored := self._stored(entry)) is not None:
                 known = narrowed_segment(stored, entry, state)
             elif known is None:
                 known = open_in(files, entry, state, self.packs, self.whole if entry.is_part else None)
             self.opened[place], self.entries[place] = known, entry
         return known
+
+    def _stored(self, entry: SegmentEntry) -> Segment | None:
+        """What a task kept open of a segment that is to be narrowed."""
+        if entry.narrowed is None:
+            return None
+        place = entry.stored_place
+        if (stored := self.known.get(place)) is not None:
+            return stored
+        if not self.wider:
+            self.wider.update({s.narrowed.place: s for s in self.known.values() if s.narrowed is not None})
+        return self.wider.get(place)
 
     def unify(self) -> None:
         """Lets equal windows hold the same segments: those of the one that has forgotten least."""

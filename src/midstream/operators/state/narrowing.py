@@ -53,33 +53,36 @@ class RowTests:
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """By how many ticks rows end `sooner`, and the `tests` that rows as they are `stored` have to pass."""
+    """By how many ticks rows end `sooner`, and the tests that rows as they are `stored` have to pass.
+
+    `place` is where these are kept; "" for a run of them.
+    """
 
     sooner: int
-    tests: tuple[Predicate, ...]
+    tests: RowTests
     stored: pa.RecordBatch
+    place: str
 
-    @staticmethod
-    def of(sooner: int, asked: RowTests, stored: pa.RecordBatch) -> Narrowing:
-        """What makes stored rows those of a state."""
-        names, tests = asked.on(stored.schema)
-        return Narrowing(sooner, tests, stored.select(names) if names else stored)
-
-    def ends(self, since: Ticks, until: Ticks, at: Indices) -> Ticks:
-        """When some rows end that are valid from and to certain instants as they are stored."""
-        return self._ends(since, until, gather_rows(self.stored, at) if self.tests else self.stored)
+    def ends(self, since: Ticks, until: Ticks, at: Indices | None = None) -> Ticks:
+        """When rows end that are valid from and to certain instants as they are stored: all, or those at some places."""
+        until = until - self.sooner
+        names, tests = self.tests.on(self.stored.schema)
+        if tests:
+            read = self.stored.select(names)
+            rows = read if at is None else gather_rows(read, at)
+            for test in tests:
+                until[~test(rows)] = BEGINNING
+        until[until <= since] = BEGINNING  # what has ended before it begins must not look alive to those who lag behind
+        return until
 
     def applied(self, stored: Elements) -> Elements:
         """All rows, with the times that they have."""
-        return replace(stored, valid_to=self._ends(stored.valid_from, stored.valid_to, self.stored))
+        return replace(stored, valid_to=self.ends(stored.valid_from, stored.valid_to))
+
+    def at(self, place: str) -> Narrowing:
+        """The same of rows that are kept somewhere."""
+        return replace(self, place=place)
 
     def slice(self, start: int, length: int) -> Narrowing:
         """The same of a run of the rows."""
-        return replace(self, stored=self.stored.slice(start, length))
-
-    def _ends(self, since: Ticks, until: Ticks, rows: pa.RecordBatch) -> Ticks:
-        until = until - self.sooner
-        for test in self.tests:
-            until[~test(rows)] = BEGINNING
-        until[until <= since] = BEGINNING  # what has ended before it begins must not look alive to those who lag behind
-        return until
+        return replace(self, stored=self.stored.slice(start, length), place="")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from midstream.operators.elements import Elements, Hashes
-from midstream.operators.state.segment import Segment, make_segment
+from midstream.operators.elements import Elements, Hashes, concatenate
+from midstream.operators.state.segment import Segment, make_segment, pairs
 
 
 def slices(elements: Elements, size: int, most: int) -> Iterator[Elements]:
@@ -39,3 +39,26 @@ def parts_by_hash(segments: Sequence[Segment], most: int) -> Iterator[list[Segme
     for i in range(len(bounds) + 1):
         parts = [(s, cut[i], cut[i + 1]) for s, cut in zip(segments, cuts, strict=True) if cut[i] < cut[i + 1]]
         yield [make_segment(s.elements.slice(a, b - a), s.hashes[a:b], s.bucket, s.born) for s, a, b in parts]
+
+
+def met(mine: Sequence[Segment], theirs: Sequence[Segment], start: int, most: int) -> Iterator[Elements]:
+    """What is valid after an instant and has a hash that others have too, of about so many bytes at a time.
+
+    Only of what others have too more than its hash is looked at.
+    """
+    bounds = hash_bounds(mine, most)
+    here, there = ([(s.hashes, cut_at(s, bounds)) for s in segments] for segments in (mine, theirs))
+    for i in range(len(bounds) + 1):
+        own, others = ([hashes[cut[i] : cut[i + 1]] for hashes, cut in side] for side in (here, there))
+        common = _common(own, others)
+        found = [(s, cut[i] + pairs(common, some)[1]) for s, (_, cut), some in zip(mine, here, own, strict=True)]
+        parts = [part.where(part.valid_to > start) for part in (s.take(at) for s, at in found if len(at))]
+        if any(map(len, parts)):
+            yield concatenate(parts)
+
+
+def _common(mine: Sequence[Hashes], theirs: Sequence[Hashes]) -> Hashes:
+    """The hashes that occur here and there, in order and each once; what is odd is theirs, as hashes are shortened."""
+    hashes = np.concatenate([*mine, *(some | np.uint64(1) for some in theirs)])
+    hashes.sort()
+    return hashes[:-1][np.diff(hashes) == 1]

@@ -27,7 +27,7 @@ MANY = 2_000
 Bits = npt.NDArray[np.uint8]
 
 REMEMBERED, SOUGHT, RARE = 1_000, 256, 0.25
-"""From how many rows of a segment, and of what is sought, on bits are worth it, if at most such a part is found."""
+"""From how many rows of a segment, and of what is sought, bits are worth it: if these are fewer, and few are found."""
 
 BITS = 8
 """How many bits a row has; so many in a byte, too."""
@@ -73,6 +73,12 @@ class Segment:
         """Those of its elements that lie between two positions."""
         stored = self.stored.slice(start, end - start)
         return stored if self.narrowed is None else self.narrowed.slice(start, end - start).applied(stored)
+
+    def take(self, at: Indices) -> Elements:
+        """Some of its elements, by position."""
+        stored = self.stored.take(at)
+        since, until = stored.valid_from, stored.valid_to
+        return stored if self.narrowed is None else stored.with_validity(since, self.narrowed.ends(since, until, at))
 
     def validity(self, at: Indices) -> tuple[Ticks, Ticks]:
         """From when to when some elements are valid; what has ended before it began is none of them."""
@@ -209,7 +215,7 @@ class Sought:
                 return None if found is None else (kept.take(found[0]), *found[1:])
             segment.bits.clear()
         found = matches(self.hashes, hashes)
-        if found is None or len(found[0]) < RARE * count:
+        if count < len(hashes) and (found is None or len(found[0]) < RARE * count):
             segment.bits.append(_bits(hashes))
         return found
 

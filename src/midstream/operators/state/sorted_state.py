@@ -149,7 +149,7 @@ class SortedState:
         for segment in self.segments:
             if segment.latest_to <= start or segment.earliest_from >= end:
                 continue
-            part = segment.elements if hashes is None else segment.elements.take(pairs(hashes, segment.hashes)[1])
+            part = segment.elements if hashes is None else segment.take(pairs(hashes, segment.hashes)[1])
             if segment.earliest_to <= start or end != INFINITY:
                 part = part.where((part.valid_to > start) & (part.valid_from < end))
             if len(part):
