@@ -69,12 +69,12 @@ def _added(column: pa.Array, stored: list[pa.Array], known: list[tuple[Numbers, 
         stored.append(column)
         return None, len(stored) - 1
     numbers = numbers_of(column)
-    least, most = int(numbers.min()), int(numbers.max())
-    if least == most:
-        return least, None
+    if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
+        return int(numbers[0]), None
     for others, place in known:
         if others.dtype == kind and others[0] == numbers[0] and np.array_equal(others, numbers):
             return place
+    least, most = int(numbers.min()), int(numbers.max())
     needed = (most - least).bit_length()
     width = next((width for bits, width in _WIDTHS if needed <= bits < 8 * kind.itemsize), None)
     stored.append(column if width is None else pa.array(numbers.astype(width)))

@@ -61,7 +61,7 @@ class SlotThreads:
         if self.shuffle is None and len(slots) == 1:
             slots[0].append(rows)
             return
-        for slot in np.unique(owners):
+        for slot in np.bincount(owners).nonzero()[0]:
             chosen = np.flatnonzero(owners == slot)
             parts = [chosen] if self.shuffle is None else np.array_split(self.shuffle.permutation(chosen), 2)
             slots[int(slot)].extend(gather_rows(rows, part) for part in parts if len(part))

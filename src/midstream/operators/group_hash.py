@@ -18,7 +18,7 @@ import pyarrow as pa
 from midstream.algebra.carriers import carrier
 from midstream.operators.elements import Hashes
 from midstream.operators.hashing import fixed_words, no_key
-from midstream.operators.vectors import numbers_of, of_type, validity_of
+from midstream.operators.vectors import distinct, numbers_of, of_type, validity_of
 
 SEED = np.uint64(42)
 _1, _2, _3, _4, _5 = (
@@ -150,7 +150,7 @@ def _bytes(column: pa.Array, seed: Words) -> Words:
     bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
     lengths = np.diff(offsets)
     hashed = np.array(seed)
-    for length in np.unique(lengths):
+    for length in distinct(lengths):
         rows = np.flatnonzero(lengths == length)
         hashed[rows] = _of_length(bytes_, offsets[rows], int(length), seed[rows])
     return hashed

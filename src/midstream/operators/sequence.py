@@ -30,6 +30,7 @@ from midstream.operators.slices import SliceOperator
 from midstream.operators.state.alive import Stored, stored_by_range
 from midstream.operators.state.places import ChosenRows, stored_rows
 from midstream.operators.state.sorted_state import SortedState
+from midstream.operators.vectors import distinct
 
 NO_ROWS = np.empty(0, np.int64)
 
@@ -96,7 +97,7 @@ class FollowedByOperator(SliceOperator):
     def _waiting(self, stored: Sequence[Stored], taken: ChosenRows) -> Elements:
         """The seconds that a first in the slice may answer, or whose time is up in it; `taken` gets their places."""
         start, end = stored[1].start, stored[1].end
-        firsts = np.unique(self.hashes(0, stored[0].alive().elements))
+        firsts = distinct(self.hashes(0, stored[0].alive().elements))
         seconds, places = stored_rows(stored[1], lambda rows: (rows.valid_to > start) & (rows.valid_from < end))
         asked = np.isin(self.hashes(1, seconds), firsts) | (seconds.valid_to <= end)
         taken.add(places, np.flatnonzero(asked))
@@ -109,7 +110,7 @@ class FollowedByOperator(SliceOperator):
         return np.minimum(times, INFINITY - self.node.within - 1) + (self.node.within + 1)
 
     def _run(self, seconds: Elements, start: int, end: int) -> PairedRun:
-        hashes = np.unique(hash_order(self.hashes(1, seconds))[1])
+        hashes = distinct(hash_order(self.hashes(1, seconds))[1])
         firsts = _in_order(self.kept[0].alive(start, end, hashes))
         groups_first, groups_second = _groups(firsts, self.kept[0].key, seconds, self.kept[1].key)
         by_group = np.argsort(groups_first, kind="stable")

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.declarations import ARRIVAL
@@ -37,6 +36,7 @@ from midstream.job.task.lanes import KEPT
 from midstream.operators.elements import Elements, Ticks
 from midstream.operators.slices import grid_floor
 from midstream.operators.state.segment import numbered_segment
+from midstream.operators.vectors import distinct
 
 SOURCE = "#source"
 """The state of which rows are that were read again."""
@@ -101,7 +101,7 @@ class ReadAgain:
         for batch in rows.combine_chunks().to_batches():
             ticks, valid = ticks_of(batch.column(time), source.stream.name)
             usable = in_range(ticks) if valid is None else in_range(ticks) & valid
-            alive = usable & (ticks >= _first_needed(source, np.unique(ticks[usable]), self.frontier))
+            alive = usable & (ticks >= _first_needed(source, distinct(ticks[usable]), self.frontier))
             columns = [batch.column(name).cast(types[name]) for name in names]
             payload = pa.RecordBatch.from_arrays(columns, names=names) if names else batch.select([])
             elements = Elements(payload, ticks, ticks + 1).where(alive)

@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.resources import files
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,13 @@ RETAINED = 4_000
 
 STREAMS = "ABCD"
 ROWS, BEFORE, MOST = 4_000, 8, 2_000
-"""Rows of a stream in a batch, the batches that are timed before the change, and those that it may take, at most."""
+"""Rows of a stream in a batch, the batches that are timed before a change, and those that it may take, at most."""
 
-FILLED, TIMED = 9, 40
-"""Batches of 100k rows until all that is retained is there, and those that are timed with and without it, in turns."""
+CHANGES = 6
+"""How often a text is changed whose windows get shorter by the same time."""
+
+TURN, TURNS = 10, 12
+"""Batches of 100k rows that a job takes in a row, and how often with and without rows retained, in turns."""
 
 ROW_BYTES = 60
 """What a row takes in a window, about."""
@@ -57,7 +61,7 @@ def bench_evolution(state: int | str = "16 MB", seed: int = 5) -> Report:
         _add_deriving(report, bytes_of(state, "state"), seed)
     finally:
         gc.unfreeze()
-    report.add("time of a batch of 100k rows, rows retained / not", _retaining(seed), "ratio", 1.05, "at most")
+    report.add("time of batches of 100k rows, rows retained / not", _retaining(seed), "ratio", 1.05, "at most")
     return report
 
 
@@ -102,54 +106,56 @@ def _add_deriving(report: Report, state: int, seed: int) -> None:
     """
     window = max(1, state // (len(STREAMS) * ROW_BYTES * ROWS)) * ROWS
     filled, sizes = window // ROWS, dict.fromkeys(STREAMS, window)
-    batches = [_rows(seed + i, i * ROWS) for i in range(filled + BEFORE + 1)]
-    old, new = _text(OLD, sizes), _text(NEW, dict.fromkeys(STREAMS, window * 3 // 4)) + " AND A.v < 90"
-    before, meanwhile = _changed(batches, old, new, seed)
+    old, shorter = _text(OLD, sizes), [_shorter(window, number) for number in range(CHANGES)]
+    changes = [_longest(before, meanwhile) for before, meanwhile in _changed(old, shorter, filled, seed)]
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder, _join(folder, old) as session:
-        for batch in batches[: filled + BEFORE]:
-            session.push(batch)
+        before = [_timed(session, _rows(seed, number)) for number in range(filled + BEFORE)][-BEFORE:]
         entries = {e.place: e.bytes for e in session.job.manifest.entries()}
-        session.query("q", new, replace=True)
-        at_once = _timed(session, batches[filled + BEFORE])
-    with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder, _join(folder, new) as session:
-        replayed = sum(_timed(session, batch) for batch in batches[BEFORE : filled + BEFORE])
-    usual = statistics.median(before)
+        session.query("q", shorter[-1], replace=True)
+        at_once = _timed(session, _rows(seed, filled + BEFORE))
+    with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder, _join(folder, shorter[-1]) as session:
+        replayed = sum(_timed(session, _rows(seed, number)) for number in range(BEFORE, filled + BEFORE))
     report.add("state", sum(entries.values()) / 1e6, "MB")
-    report.add("batches until the new text answers", len(meanwhile), "batches")
-    spent = max(0.0, at_once - usual)
+    spent = max(0.0, at_once - statistics.median(before))
     report.add("deriving a join at once / running its rows through it", spent / replayed, "ratio", 0.2, "at most")
-    report.add("longest batch meanwhile / median", max(meanwhile) / usual, "ratio", 2.0, "at most")
-    unequal = {stream: window * (12 - number) // 16 for number, stream in enumerate(STREAMS)}
-    before, meanwhile = _changed(batches, old, _text(NEW, unequal), seed)
-    report.add("batches until a text answers whose windows are filled", len(meanwhile), "batches")
-    report.add(
-        "longest batch while windows are filled / median",
-        max(meanwhile) / statistics.median(before),
-        "ratio",
-        2.0,
-        "at most",
-    )
+    report.add(f"batches until each of {CHANGES} new texts answers, at most", max(n for n, _ in changes), "batches")
+    report.add("longest batch meanwhile / median", max(longest for _, longest in changes), "ratio", 2.0, "at most")
+    report.add("the same, half of the changes", statistics.median(longest for _, longest in changes), "ratio")
+    unequal = _text(NEW, {stream: window * (12 - number) // 16 for number, stream in enumerate(STREAMS)})
+    (number, longest), *_ = (_longest(*change) for change in _changed(old, [unequal], filled, seed))
+    report.add("batches until a text answers whose windows are filled", number, "batches")
+    report.add("longest batch while windows are filled / median", longest, "ratio", 2.0, "at most")
+
+
+def _shorter(window: int, number: int) -> str:
+    """The text of a change: shorter windows than of those before, a condition more, and other columns in turn."""
+    sizes = dict.fromkeys(STREAMS, window * (24 - number) // 32)
+    return _text(OLD if number % 2 else NEW, sizes) + f" AND A.v < {90 - number}"
+
+
+def _longest(before: Sequence[float], meanwhile: Sequence[float]) -> tuple[int, float]:
+    """How many batches there were until a text answered, and the longest to the median of those before."""
+    return len(meanwhile), max(meanwhile) / statistics.median(before)
 
 
 def _text(columns: str, windows: Mapping[str, int]) -> str:
     return JOIN.format(columns=columns, windows=", ".join(f"{s} [RANGE {size}]" for s, size in windows.items()))
 
 
-def _changed(
-    batches: Sequence[Mapping[str, pa.Table]], old: str, new: str, seed: int
-) -> tuple[list[float], list[float]]:
-    """How long batches took before a text was changed, and until the new one answered."""
+def _changed(old: str, texts: Sequence[str], filled: int, seed: int) -> Iterator[tuple[list[float], list[float]]]:
+    """Of each change of a text, one after the other: how long batches took before it, and until it was made."""
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder, _join(folder, old) as session:
-        for batch in batches[: -BEFORE - 1]:
-            session.push(batch)
-        before, meanwhile = [_timed(session, batch) for batch in batches[-BEFORE - 1 : -1]], list[float]()
-        session.replace("q", new)
-        while not (meanwhile and session.queries["q"].cql == new):
-            if len(meanwhile) == MOST:
-                raise InternalError(f"after {MOST} batches the new text does not answer")
-            number = len(batches) - 1 + len(meanwhile)
-            meanwhile.append(_timed(session, _rows(seed + number, number * ROWS)))
-    return before, meanwhile
+        batches = (_timed(session, _rows(seed, number)) for number in count())
+        for _ in range(filled):
+            next(batches)
+        for text in texts:
+            before, meanwhile = [next(batches) for _ in range(BEFORE)], list[float]()
+            session.replace("q", text)
+            while not (meanwhile and session.queries["q"].cql == text):
+                if len(meanwhile) == MOST:
+                    raise InternalError(f"after {MOST} batches the new text does not answer")
+                meanwhile.append(next(batches))
+            yield before, meanwhile
 
 
 def _join(folder: str, cql: str) -> CheckpointSession:
@@ -163,8 +169,9 @@ def _join(folder: str, cql: str) -> CheckpointSession:
     return session
 
 
-def _rows(seed: int, first: int, rows: int = ROWS) -> dict[str, pa.Table]:
-    random = np.random.default_rng(seed)
+def _rows(seed: int, number: int, rows: int = ROWS) -> dict[str, pa.Table]:
+    """The rows of a batch."""
+    random, first = np.random.default_rng(seed + number), number * rows
     return {
         name: pa.table(
             {
@@ -184,19 +191,20 @@ def _timed(session: CheckpointSession, rows: Mapping[str, pa.Table]) -> float:
 
 
 def _retaining(seed: int) -> float:
-    """The median time of batches of a job that joins two streams and retains their rows, to that of one that does not.
+    """The time of batches of a job that joins two streams and retains their rows, to that of one that does not.
 
-    Both take the same batches, one after the other, in an order that changes: whatever else the machine does, it does
-    to both.
+    Both take the same batches, in turns, so that whatever else the machine does, it does to both; some at a time, so
+    that what a job does beside its batches falls into its own.
     """
     with ExitStack() as stack:
         jobs = [stack.enter_context(_retaining_job(retained, stack)) for retained in (False, True)]
         seconds: list[list[float]] = [[], []]
-        for number in range(FILLED + TIMED):
-            rows = _rows(seed + number, number * 50_000, 50_000)
-            for which in (0, 1) if number % 2 else (1, 0):
-                seconds[which].append(_timed(jobs[which], {name: rows[name] for name in STREAMS[:2]}))
-    plain, retaining = (statistics.median(times[FILLED:]) for times in seconds)
+        for turn in range(TURNS + 1):
+            rows = [_rows(seed, number, 50_000) for number in range(turn * TURN, (turn + 1) * TURN)]
+            for which in (0, 1) if turn % 2 else (1, 0):
+                spent = (_timed(jobs[which], {name: some[name] for name in STREAMS[:2]}) for some in rows)
+                seconds[which].append(sum(spent))
+    plain, retaining = (statistics.median(times[1:]) for times in seconds)
     return retaining / plain
 
 

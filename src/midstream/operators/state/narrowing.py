@@ -64,7 +64,7 @@ class Narrowing:
     place: str
 
     def ends(self, since: Ticks, until: Ticks, at: Indices | None = None) -> Ticks:
-        """When rows end that are valid from and to certain instants as they are stored: all, or those at some places."""
+        """When rows end that are valid from and to certain instants as they are stored: all, or some of them."""
         until = until - self.sooner
         names, tests = self.tests.on(self.stored.schema)
         if tests:
