@@ -36,7 +36,6 @@ from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUP_BITS, Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
-from midstream.job.watchers import needed_columns
 from midstream.optimizer.plans import Plan, plan_query
 
 Migrations = Mapping[int, tuple[str, str]]
@@ -107,8 +106,8 @@ class Chain:
         driver = self.driver
         self.layout = self.driver.arriving = Layout.of(
             {
-                port: pa.schema([d.columns.field(c) for c in needed_columns(driver.queries, d, driver.watchers)])
-                for port, d in driver.streams.items()
+                port: pa.schema([d.columns.field(c) for c in columns])
+                for port, (d, columns) in zip(driver.streams, driver.needed(), strict=True)
             }
         )
 

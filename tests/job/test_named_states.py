@@ -23,15 +23,19 @@ from midstream.algebra.physical import PhysicalNode, walk_physical
 from midstream.algebra.physical.selections import Selection
 from midstream.algebra.time import BEGINNING
 from midstream.api import plans
-from midstream.checkpoint.packs import entries_in
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.opening import open_in
+from midstream.checkpoint.packs import SegmentEntry, entries_in
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.job.batch import Batch
 from midstream.job.commands import replacement
+from midstream.job.task import kept_tasks
 from midstream.job.task.step import StageStep
 from midstream.lab.fuzz.changed_jobs import wrong_after_change
 from midstream.lab.fuzz.changes import draw_narrowing
 from midstream.operators.elements import Elements
 from midstream.operators.state.narrowing import Narrowing, RowTests
+from midstream.operators.state.segment import Segment
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
 OLD = "SELECT A.k, A.v, B.v AS w, C.v AS x FROM A [RANGE 40], B [RANGE 40], C [RANGE 40] WHERE A.k = B.k AND B.k = C.k"
@@ -186,6 +190,25 @@ def test_a_join_is_narrowed_again_and_again_moved_and_migrated(tmp_path):
         require_right(job, last, tables)
 
 
+def test_what_is_narrowed_again_is_not_opened_again(tmp_path, monkeypatch):
+    tables, opened = rows(2), list[str]()
+
+    def opening(files: Files, entry: SegmentEntry, *given: Any) -> Segment:
+        opened.append(entry.place)
+        return open_in(files, entry, *given)
+
+    with session(tmp_path, OLD) as job:
+        push(job, tables, 0, 140)
+        job.replace("q", SHORTER)
+        push(job, tables, 140, 160)
+        monkeypatch.setattr(kept_tasks, "open_in", opening)
+        job.replace("q", last := SHORTER.replace("25", "20") + " AND A.v < 9")
+        push(job, tables, 160, 180)
+        assert narrowed(job) and not opened
+        push(job, tables, 180, 240)
+        require_right(job, last, tables)
+
+
 @pytest.mark.parametrize("old", [TWO, OLD, OLD + " AND A.v < 1", COUNTED], ids=range(4))
 def test_a_text_that_begins_with_what_is_stored_leaves_nothing_for_the_old_one_to_do(old, tmp_path, monkeypatch):
     monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 1)
@@ -219,7 +242,7 @@ def test_some_rows_end_when_all_of_them_do(drawn, sooner):
     since = np.arange(len(drawn))
     stored = Elements(columns, since, since + np.array([length for _, _, length in drawn]))
     join = join_of("SELECT A.k FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k AND A.v < 5")
-    narrowing = Narrowing.of(sooner, RowTests(join.inputs[0]), columns)
+    narrowing = Narrowing(sooner, RowTests(join.inputs[0]), columns, "")
     every = np.arange(len(drawn))
     ends = narrowing.applied(stored).valid_to
     assert np.array_equal(ends, narrowing.ends(since, stored.valid_to, every))

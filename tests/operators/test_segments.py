@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from midstream.migration.marks import unmark_segment
 from midstream.operators.elements import Elements
 from midstream.operators.state import segment
+from midstream.operators.state.portions import met
 from midstream.operators.state.sorted_state import TIER, SortedState
 
 HASHES = st.lists(st.integers(0, 12), max_size=30).map(lambda values: np.sort(np.array(values, np.uint64)))
@@ -110,3 +111,25 @@ def test_what_has_ended_is_removed_from_a_segment_unless_all_of_it_ends_soon(las
         alone += len(gone) == 1
         sizes.append(state.rows)
     assert (alone > 0) is rewritten and max(sizes) <= 1_500  # of which 400 and 760 are valid
+
+
+@given(
+    mine=st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 9)), max_size=6), max_size=4),
+    theirs=st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=4),
+    most=st.sampled_from([40, 100, 10_000]),
+)
+def test_what_is_met_is_valid_and_has_a_hash_that_others_have(mine, theirs, most):
+    def made(rows: list[tuple[int, int, int]]) -> segment.Segment:
+        hashes = np.array([row[0] for row in sorted(rows)], np.uint64) << np.uint64(60)
+        since = np.array([row[1] for row in sorted(rows)])
+        ends = since + np.array([row[2] for row in sorted(rows)])
+        return segment.make_segment(Elements(pa.record_batch({"v": since}), since, ends), hashes, 0, 1)
+
+    here, there = (
+        [made(rows) for rows in mine if rows],
+        [made([(h, 0, 1) for h in hashes]) for hashes in theirs if hashes],
+    )
+    known, found = {h for hashes in theirs for h in hashes}, list(met(here, there, 5, most)) if here and there else []
+    rows = [row for part in found for row in zip(part.valid_from.tolist(), part.valid_to.tolist(), strict=True)]
+    assert sorted(rows) == sorted((at, at + n) for rows in mine for h, at, n in rows if h in known and at + n > 5)
+    assert most < 10_000 or len(found) <= 1

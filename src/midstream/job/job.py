@@ -316,7 +316,7 @@ class Job:
 
     def needed(self) -> list[tuple[StreamDeclaration, list[str]]]:
         """The streams, with their columns that are read."""
-        return [(d, needed_columns(self.queries, d, self.watchers)) for d in self.streams.values()]
+        return needed_columns(self.queries, self.streams.values(), self.watchers)
 
     def _read_of(self, arriving: Layout) -> dict[str, list[str]]:
         """The columns that are read of streams that arrive with more."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -131,15 +132,12 @@ class Watchers:
         plan_of = None if watcher is None else watcher.adaptive.decider.plan_of
         return [] if watcher is None or plan_of is None else [Decision.of(d, plan_of) for d in watcher.decisions]
 
-    def columns(self, stream: str) -> set[str]:
-        """The columns of a stream that watchers look at."""
-        return {
-            column
-            for watcher in self.by_query.values()
-            for source in watcher.sources.values()
-            if source.stream == stream
-            for column in source.read
-        }
+    @property
+    def columns(self) -> Iterator[tuple[str, str]]:
+        """The columns of streams that watchers look at."""
+        for watcher in self.by_query.values():
+            for source in watcher.sources.values():
+                yield from ((source.stream, column) for column in source.read)
 
 
 def _asked(state: JobState, query: RunningQuery, wish: Mapping[str, Any], **more: Any) -> MigrationAsked:
@@ -149,16 +147,18 @@ def _asked(state: JobState, query: RunningQuery, wish: Mapping[str, Any], **more
 
 def readers_of(queries: Mapping[str, RunningQuery], declaration: StreamDeclaration, column: str) -> list[str]:
     """The queries that read a column of a stream."""
-    return [name for name, query in queries.items() if column in needed_columns({name: query}, declaration)]
+    alone = ((name, needed_columns({name: query}, [declaration])) for name, query in queries.items())
+    return [name for name, [(_, columns)] in alone if column in columns]
 
 
 def needed_columns(
-    queries: Mapping[str, RunningQuery], declaration: StreamDeclaration, watchers: Watchers | None = None
-) -> list[str]:
-    """The columns of a stream that queries read or that are watched, and its time."""
-    wanted = {declaration.time} | (set() if watchers is None else watchers.columns(declaration.name))
-    for query in queries.values():
-        for source in query.sources_read:
-            if source.stream.name == declaration.name:
-                wanted.update(name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names)
-    return [name for name in declaration.columns.names if name in wanted]
+    queries: Mapping[str, RunningQuery], streams: Iterable[StreamDeclaration], watchers: Watchers | None = None
+) -> list[tuple[StreamDeclaration, list[str]]]:
+    """Streams with their columns that queries read or that are watched, and their times."""
+    wanted = defaultdict[str, set[str]](set)
+    for stream, column in () if watchers is None else watchers.columns:
+        wanted[stream].add(column)
+    for source in (source for query in queries.values() for source in query.sources_read):
+        names = source.schema.names
+        wanted[source.stream.name].update(name.removeprefix(f"{source.stream.alias}.") for name in names)
+    return [(d, [name for name in d.columns.names if name == d.time or name in wanted[d.name]]) for d in streams]

@@ -59,6 +59,6 @@ def met(mine: Sequence[Segment], theirs: Sequence[Segment], start: int, most: in
 
 def _common(mine: Sequence[Hashes], theirs: Sequence[Hashes]) -> Hashes:
     """The hashes that occur here and there, in order and each once; what is odd is theirs, as hashes are shortened."""
-    hashes = np.concatenate([*mine, *(some | np.uint64(1) for some in theirs)])
+    hashes: Hashes = np.concatenate([*mine, *(some | np.uint64(1) for some in theirs)])
     hashes.sort()
-    return hashes[:-1][np.diff(hashes) == 1]
+    return hashes[:-1].compress(np.diff(hashes) == 1)
