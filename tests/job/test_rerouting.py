@@ -10,6 +10,7 @@ from tests.job.many import Many
 from tests.profiles import always, mixed
 
 import midstream as ms
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.distribution.fragments import STAY, Route
 from midstream.inputs import catalog_of
 from midstream.job.queries.running_query import Cutting, RunningQuery
@@ -123,3 +124,38 @@ def test_other_queries_are_cut_another_way_along_with_the_one_that_migrated(tmp_
     assert ran.driver.state.routes["B"] == Route(("y",))
     for name, cql in {"join": ON_TWO_KEYS, **others}.items():
         assert ms.snapshot_equal(ran.table(name), ms.reference(cql, tables, time="ts")), name
+
+
+def test_a_new_query_gives_no_stream_a_route_by_which_a_running_one_would_be_cut_otherwise(tmp_path):
+    """Its state would lie elsewhere than a restart looks for it."""
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
+    own = "SELECT x.k, SUM(x.v) AS s FROM A [RANGE 45] AS x, A [RANGE 45] AS y WHERE x.v = y.k GROUP BY x.k"
+    new = "SELECT k, v, COUNT(*) AS n FROM A [RANGE 30] GROUP BY k, v"
+    random = np.random.default_rng(1)
+    rows = [
+        pa.table({"k": random.integers(0, 6, 20), "v": random.integers(0, 6, 20), "ts": np.arange(at, at + 20)}, schema)
+        for at in range(0, 120, 20)
+    ]
+
+    def opened(slots: int | None, **queries: str) -> CheckpointSession:
+        session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=slots)
+        session.stream("A", schema)
+        for name, cql in queries.items():
+            session.query(name, cql, plan="(x y)" if name == "q" else None)
+        return session.start()
+
+    with opened(3, q=own) as session:
+        session.push({"A": rows[0]})
+    with opened(None, q=own) as session:
+        session.push({"A": rows[1]})
+        session.queries["q"].migrate("(x/grouped y/grouped)", strategy="moving_state_paced")
+        session.push({"A": rows[2]})
+        session.query("n", new)
+        session.push({"A": rows[3]})
+        before = session._job.queries["q"].staged.fragments
+    with opened(None, q=own, n=new) as session:
+        assert len(session._job.queries["q"].staged.fragments) == len(before)
+        session.push({"A": rows[4]})
+        session.push({"A": rows[5]})
+        session.finish()
+        assert ms.snapshot_equal(session.results("q"), ms.reference(own, {"A": pa.concat_tables(rows)}))

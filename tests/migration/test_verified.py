@@ -215,6 +215,20 @@ def test_a_comparison_in_pieces_finds_what_one_at_the_end_finds(elements: list[A
     assert (bool(found), found.instant) == (bool(expected), expected.instant)
 
 
+def test_sides_that_tell_times_in_other_zones_are_compared_in_pieces() -> None:
+    def told(zone: str, *starts: int) -> pa.Table:
+        times = {"valid_from": starts, "valid_to": [start + 10 for start in starts]}
+        kept = {name: pa.array(ticks, pa.timestamp("us", zone)) for name, ticks in times.items()}
+        return pa.table({"k": pa.array([1] * len(starts), pa.int64()), **kept})
+
+    comparison = Comparison(100)
+    comparison.y.append(told("UTC", 2))  # it has ended before
+    assert comparison.compare(1_000)
+    comparison.x.append(told("Europe/Berlin", 3_000))
+    comparison.y.append(told("UTC", 3_000))
+    assert comparison.compare(4_000)
+
+
 def _table(rows: list[Any]) -> pa.Table:
     names = ("k", "valid_from", "valid_to")
     return pa.table({name: pa.array([row[i] for row in rows], pa.int64()) for i, name in enumerate(names)})

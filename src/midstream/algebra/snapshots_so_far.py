@@ -127,7 +127,9 @@ class Comparison:
         x, y = self.answers
         compared = equal_between(x, y, self.since, until)
         if compared.found:
-            self.x, self.y, self.since = [compared.x], [compared.y], until
+            # What is empty may have the columns of the other side, whose times may be of another zone.
+            self.x, self.y = ([side] if side.num_rows else [] for side in (compared.x, compared.y))
+            self.since = until
         self.differs_at = compared.tick
         return compared.found
 

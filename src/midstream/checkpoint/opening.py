@@ -57,17 +57,7 @@ def open_segment(
         whole[entry.origin] = _batch(_content(files, entry, {} if packs is None else packs), files, entry)
     batch = _part(whole[entry.origin], entry)
     hashes, valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in range(3))
-    stored = Segment(
-        Elements(_payload(batch, files, entry, state), valid_from, valid_to),
-        hashes,
-        entry.bucket,
-        entry.born,
-        entry.earliest_from,
-        entry.earliest_to,
-        entry.latest_to,
-        entry.place,
-        entry.origin if entry.is_part else None,
-    )
+    stored = Segment(Elements(_payload(batch, files, entry, state), valid_from, valid_to), hashes, *_told(entry))
     return stored if entry.narrowed is None or state is None else narrowed_segment(stored, entry, state)
 
 
@@ -89,17 +79,17 @@ def narrowed_segment(stored: Segment, entry: SegmentEntry, state: Stated) -> Seg
     return Segment(
         rows.arranged(state.schema),
         stored.hashes,
-        entry.bucket,
-        entry.born,
-        entry.earliest_from,
-        entry.earliest_to,
-        entry.latest_to,
-        entry.place,
-        entry.origin if entry.is_part else None,
+        *_told(entry),
         narrowed=Narrowing(entry.narrowed, state.tests, rows.columns, entry.stored_place),
         sizes=stored.sizes,
         bits=stored.bits,
     )
+
+
+def _told(entry: SegmentEntry) -> tuple[int, int, int, int, int, str, str | None]:
+    """What an entry says of its segment: its bucket, what made it, its times, where it is, and of what it is a part."""
+    times = entry.earliest_from, entry.earliest_to, entry.latest_to
+    return entry.bucket, entry.born, *times, entry.place, entry.origin if entry.is_part else None
 
 
 def open_in(

@@ -7,6 +7,7 @@ from its output: from the second such query on they all share one join.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -44,13 +45,15 @@ class Adding:
         `ordered`: its joins are to be ordered for itself, with its selections below them.
         """
         manifest = self.job.manifest
-        # A query that has state must be cut as it was: its state lies where its rows have arrived so far.
-        routes_fixed = manifest is not None and name in manifest.queries
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
-            merging = frozenset[str]() if manifest is None else frozenset(manifest.slots.merging.get(name, ()))
-            cutting = Cutting(self.job.state.routes, routes_fixed, self.job.state.group_bits, merging)
-            made = RunningQuery.of(name, cql, plan, self.functions, cutting, every)
+            if manifest is not None and name in manifest.queries:
+                # A query that has state must be cut as it was: its state lies where its rows have arrived so far.
+                merging = frozenset(manifest.slots.merging.get(name, ()))
+                cutting = Cutting(self.job.state.routes, True, self.job.state.group_bits, merging)
+                made = RunningQuery.of(name, cql, plan, self.functions, cutting, every)
+            else:
+                made = self.fresh(name, cql, plan, every)
             made.core, made.share = core, share
             return made
 
@@ -71,6 +74,17 @@ class Adding:
         if chosen is None:
             return plain
         return running(*chosen)
+
+    def fresh(self, name: str, cql: str, plan: Plan, every: int | None) -> RunningQuery:
+        """A new query by a plan; it may give streams routes by which running queries would still be cut as they are."""
+        state = self.job.state
+        cutting = Cutting(state.routes, bits=state.group_bits)
+        made = RunningQuery.of(name, cql, plan, self.functions, cutting, every)
+        routes = made.staged.routes
+        readers = [own for query in self.job.queries.values() for own in query.all_plans]
+        if routes.items() <= state.routes.items() or all(own.is_cut_by({**state.routes, **routes}) for own in readers):
+            return made
+        return RunningQuery.of(name, cql, plan, self.functions, dataclasses.replace(cutting, fixed=True), every)
 
     def _others(self) -> Iterator[RunningQuery]:
         return (query for query in self.job.queries.values() if query.share and query.has_one_plan)

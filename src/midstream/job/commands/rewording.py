@@ -29,7 +29,7 @@ from midstream.job.queries.replacing import (
     same_query,
     with_name_free,
 )
-from midstream.job.queries.running_query import NOW, Beginning, Cutting, RunningQuery
+from midstream.job.queries.running_query import NOW, Beginning, RunningQuery
 from midstream.job.queries.succession import hands_on
 from midstream.job.queries.verdict import Verdict, with_source
 from midstream.job.task.results import result_table
@@ -255,9 +255,7 @@ class Rewording:
         if old is not None and text.plan is None and old.plan.text != plan.text:
             with suppress(MidstreamError):
                 plan = plan_query(text.relation, old.plan.text, text.every)
-        functions, state = self.catalog.functions, self.job.state
-        cutting = Cutting(state.routes, bits=state.group_bits)
-        made = RunningQuery.of(text.name, text.cql, plan, functions, cutting, text.every)
+        made = self.adding.fresh(text.name, text.cql, plan, text.every)
         made.share, made.begins = text.share, dataclasses.replace(text.begins, rate=None)
         return made
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import SourceNode
+from midstream.algebra.physical import SourceNode, render_physical
 from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, tick_at
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.names import lane_name
@@ -166,6 +166,11 @@ class RunningQuery:
         boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
         return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes, merging=cutting.merging)
 
+    def is_cut_by(self, routes: Mapping[str, Route]) -> bool:
+        """Whether it would be cut as it is if streams arrived by some routes."""
+        again = cut(self.plan.physical, routes, True, self.merging)
+        return _outline(again) == _outline(self.staged)
+
     def program(self, fragment: Fragment) -> Shipped[Program]:
         """A fragment as it travels to slots."""
         known = self.programs.get(fragment.number)
@@ -294,3 +299,8 @@ class RunningQuery:
         box = self.boxes[root]
         box.restore(self.frontiers(frontier)[root])
         return min(frontier, box.passed)
+
+
+def _outline(staged: Staged) -> list[tuple[int, int, Route, str]]:
+    """What tells two ways to cut a plan apart."""
+    return [(f.number, f.stage, f.route, render_physical(f.plan)) for f in staged.fragments]
