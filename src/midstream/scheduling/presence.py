@@ -6,15 +6,16 @@ it again by letting the smallest input meet the others; states are read where th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+
+import numpy as np
 
 from midstream.operators.base import Operator, Work
 from midstream.operators.distinct import CoverageState, DeduplicateOperator
 from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoinOperator
-from midstream.operators.state.portions import met, parts_by_hash
-from midstream.operators.state.segment import Segment
+from midstream.operators.state.portions import met, parts_by_hash, taken
 
 EVERYTHING = 2**62
 
@@ -45,23 +46,17 @@ def _joined(join: SymmetricJoin | MultiwayJoinOperator, frontier: int, most: int
     inputs = [states[0] for states in join.indexes] if isinstance(join, MultiwayJoinOperator) else join.sides
     port = min(range(len(inputs)), key=lambda number: inputs[number].rows)
     alive = [[segment for segment in state.segments if segment.latest_to > frontier] for state in inputs]
+    if not all(alive):
+        return
+    # Of two inputs, what has a hash that the other has too: most often that is far less.
+    every = [(segment, np.arange(len(segment))) for segment in alive[port]]
+    found = met(alive[port], alive[1 - port], most) if isinstance(join, SymmetricJoin) else taken(every, most)
     work, join.work = join.work, Work()  # it gives this a second time
     try:
-        for stored in _of_one(join, port, alive, frontier, most) if all(alive) else ():
-            for result in join.joined(port, stored):
+        for stored in (part.where(part.valid_to > frontier) for part in found):
+            for result in join.joined(port, stored) if len(stored) else ():
                 valid = result.where(result.valid_to > frontier)
                 if len(valid):
                     yield valid
     finally:
         join.work = work
-
-
-def _of_one(
-    join: SymmetricJoin | MultiwayJoinOperator, port: int, alive: Sequence[Sequence[Segment]], frontier: int, most: int
-) -> Iterator[Elements]:
-    """What is valid of one input; where there is one other, what has a hash that this has too."""
-    if isinstance(join, SymmetricJoin):
-        yield from met(alive[port], alive[1 - port], frontier, most)
-        return
-    for parts in parts_by_hash(alive[port], most):
-        yield concatenate([s.elements.where(s.elements.valid_to > frontier) for s in parts])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from midstream.operators.elements import Elements, Hashes, concatenate
+from midstream.operators.elements import Elements, Hashes, Indices, concatenate
 from midstream.operators.state.segment import Segment, make_segment, pairs
 
 
@@ -41,20 +41,30 @@ def parts_by_hash(segments: Sequence[Segment], most: int) -> Iterator[list[Segme
         yield [make_segment(s.elements.slice(a, b - a), s.hashes[a:b], s.bucket, s.born) for s, a, b in parts]
 
 
-def met(mine: Sequence[Segment], theirs: Sequence[Segment], start: int, most: int) -> Iterator[Elements]:
-    """What is valid after an instant and has a hash that others have too, of about so many bytes at a time.
+def taken(found: Sequence[tuple[Segment, Indices]], most: int) -> Iterator[Elements]:
+    """Elements of segments by position: together, unless they are more than about so many bytes."""
+    if sum(len(at) * s.bytes // len(s) for s, at in found) <= most:
+        yield concatenate([s.take(at) for s, at in found])
+        return
+    for segment, at in found:
+        step = max(1, len(segment) * most // segment.bytes)
+        for start in range(0, len(at), step):
+            yield segment.take(at[start : start + step])
 
-    Only of what others have too more than its hash is looked at.
+
+def met(mine: Sequence[Segment], theirs: Sequence[Segment], most: int) -> Iterator[Elements]:
+    """The elements that have a hash which others have too, of about so many bytes at a time.
+
+    Of all elements only the hashes are looked at, and those of a range of them at a time.
     """
-    bounds = hash_bounds(mine, most)
+    bounds = hash_bounds([*mine, *theirs], most)
     here, there = ([(s.hashes, cut_at(s, bounds)) for s in segments] for segments in (mine, theirs))
     for i in range(len(bounds) + 1):
         own, others = ([hashes[cut[i] : cut[i + 1]] for hashes, cut in side] for side in (here, there))
         common = _common(own, others)
         found = [(s, cut[i] + pairs(common, some)[1]) for s, (_, cut), some in zip(mine, here, own, strict=True)]
-        parts = [part.where(part.valid_to > start) for part in (s.take(at) for s, at in found if len(at))]
-        if any(map(len, parts)):
-            yield concatenate(parts)
+        if found := [(segment, at) for segment, at in found if len(at)]:
+            yield from taken(found, most)
 
 
 def _common(mine: Sequence[Hashes], theirs: Sequence[Hashes]) -> Hashes:

@@ -27,7 +27,10 @@ MANY = 2_000
 Bits = npt.NDArray[np.uint8]
 
 REMEMBERED, SOUGHT, RARE = 1_000, 256, 0.25
-"""From how many rows of a segment, and of what is sought, bits are worth it: if these are fewer, and few are found."""
+"""From how many rows of a segment, and of hashes that are sought in it, on bits are worth it.
+
+They are if fewer are sought than it has rows, and at most such a part of them is found.
+"""
 
 BITS = 8
 """How many bits a row has; so many in a byte, too."""
