@@ -62,6 +62,11 @@ class StreamDeclaration:
         return pa.schema([f for f in self.columns if f.name not in (ARRIVAL, SINCE)])
 
     @cached_property
+    def kinds(self) -> dict[str, str]:
+        """The types of its columns, in words."""
+        return {field.name: str(field.type) for field in self.columns}
+
+    @cached_property
     def domain(self) -> TimeDomain:
         """What the stream's ticks mean."""
         return TimeDomain(self.columns.field(self.time).type)

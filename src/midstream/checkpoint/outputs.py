@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -206,15 +207,15 @@ def counted(
     files: Files, manifest: Manifest, before: Manifest | None, queries: Iterable[str], known: Starts
 ) -> Manifest:
     """The manifest of a batch with what it has released of queries counted; what was lost in between never is."""
+    accounts = {**manifest.accounts}
     for query in queries:
         since = BEGINNING if before is None else before.released.get(query, BEGINNING)
         until, named = manifest.released.get(query, BEGINNING), manifest.outputs.results.get(query, FileLog()).newer
-        manifest = manifest.with_account(
-            query,
-            results=manifest.account(query).results + rows_between(files, named, since, until, known),
-            waiting=rows_between(files, named, until, INFINITY, known),
-        )
-    return manifest
+        came, waiting = (rows_between(files, named, *span, known) for span in ((since, until), (until, INFINITY)))
+        account = manifest.account(query)
+        if came or waiting != account.waiting:
+            accounts[query] = replace(account, results=account.results + came, waiting=waiting)
+    return replace(manifest, accounts=accounts)
 
 
 def rows_between(files: Files, named: Iterable[ResultFile], since: int, until: int, known: Starts | None = None) -> int:

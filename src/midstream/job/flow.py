@@ -309,8 +309,8 @@ def _declared(before: Manifest | None, needed: Needed) -> dict[str, Mapping[str,
         known[stream.name] = {
             "time": stream.time,
             "timestamps": stream.timestamps,
-            "columns": {name: str(stream.columns.field(name).type) for name in columns},
-            "all": {field.name: str(field.type) for field in stream.columns},
+            "columns": {name: stream.kinds[name] for name in columns},
+            "all": stream.kinds,
         }
     return known
 

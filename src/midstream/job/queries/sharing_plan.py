@@ -386,7 +386,7 @@ class SharingPlan:
 
     def remembered(self) -> dict[str, SharingRecord]:
         """What the manifest remembers."""
-        return {n: replace(self.records[n], core=query.after_batch.core) for n, query in self.queries.items()}
+        return {name: self.records[name].by(query.after_batch.core) for name, query in self.queries.items()}
 
     def started(self, name: str, ended: int = INFINITY) -> list[dict[str, Any]]:
         """What a query's history says of its start, if it came while others ran; one whose place it takes has ended."""

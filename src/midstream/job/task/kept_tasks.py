@@ -167,7 +167,6 @@ class Pool:
     packs: dict[str, Mapped] = field(default_factory=dict)
     whole: dict[str, pa.RecordBatch] = field(default_factory=dict)
     """The files that were opened, and the stored segments of which parts were."""
-    unified: bool = False
     allowance: Allowance = field(default_factory=Allowance)
     """How much they may merge together."""
 
@@ -201,9 +200,6 @@ class Pool:
 
     def unify(self) -> None:
         """Lets equal windows hold the same segments: those of the one that has forgotten least."""
-        if self.unified:
-            return
-        self.unified = True
         windows_of = (window for task in self.tasks for window in task.windows())
         equal = grouped((token, (frontier, state)) for token, frontier, state in windows_of)
         for windows in equal.values():

@@ -22,6 +22,7 @@ from midstream.checkpoint.files import Files, SideBySide, begin, wait_for
 from midstream.checkpoint.names import name_for, query_of
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.process import this_process
+from midstream.checkpoint.records import grouped
 from midstream.errors import InputError, MidstreamError
 from midstream.job.task.exchange import (
     FROM,
@@ -42,7 +43,7 @@ from midstream.job.task.reports import RanOn, Report
 from midstream.job.task.results import ResultPlace, ResultsBuffer, write_results
 from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
-from midstream.job.task.task import Task
+from midstream.job.task.task import Task, closed
 from midstream.job.task.works import FragmentWork, TaskWork
 from midstream.operators.elements import Elements
 from midstream.operators.group_hash import group_hash
@@ -206,8 +207,7 @@ class StageStep:
         many = sum(given.rows for given in results.values()) >= MANY_RESULTS
         writing = [begin(write_aside)] if many else []
         try:
-            for task in tasks:
-                report.fragments.update({work.name: noted for work, noted in task.closed()})
+            report.fragments.update({work.name: noted for work, noted in closed(tasks)})
         finally:
             wait_for(writing)
         if not many:
@@ -217,8 +217,8 @@ class StageStep:
         self, slot: int, files: Files, kept: Mapping[tuple[tuple[str, int], ...], Task], pool: Pool
     ) -> list[Task]:
         """The tasks of the batch: those that were kept and can go on, and others opened from segments."""
-        for closed in kept.values():  # what it holds is what another task would open
-            pool.hold(closed.store.held)
+        for before in kept.values():  # what it holds is what another task would open
+            pool.hold(before.store.held)
         memory = self.memory.among(sum(len(work.members) for work in self.work))
         tasks: list[Task] = []
         for work in self.work:
@@ -250,16 +250,18 @@ class StageStep:
     ) -> None:
         """Feeds the rows of streams, in the order of the streams."""
         noted: set[tuple[str, str]] = set()
-        several = sum(len(task.sources) for task in tasks) > len(reading.ports)
+        readers = grouped((source.stream.name, (task, source)) for task in tasks for source in task.sources)
+        several = sum(map(len, readers.values())) > len(reading.ports)
         intake.common = {} if several else None
-        spread = reading.spread
         for port in reading.ports:
             name = reading.name_of(port)
             for place, copied in ((port, False), (~port, True)):
                 if place in parts and len(parts[place][1]):
-                    for task in tasks:
-                        if _reads(task, port, port in reading.again) and (not copied or _takes_copies(task, spread)):
-                            self._feed(slot, name, task, parts[place], intake, noted, copied)
+                    for task, source in readers.get(name, ()):
+                        if _reads(task, port, port in reading.again) and (
+                            not copied or _takes_copies(task, reading.spread)
+                        ):
+                            self._feed(slot, source, task, parts[place], intake, noted, copied)
 
     def _hand_on(self, tasks: Sequence[Task], report: Report) -> None:
         """Feeds what fragments give that read their rows in place to their readers, which run here too."""
@@ -273,24 +275,21 @@ class StageStep:
     def _feed(
         self,
         slot: int,
-        stream: str,
+        source: SourceNode,
         task: Task,
         accepted: Accepted,
         intake: Intake,
         noted: set[tuple[str, str]],
         copied: bool,
     ) -> None:
-        """Feeds a stream's rows to the sources that read it; lanes take rows of their groups."""
+        """Feeds a stream's rows to a source that reads it; lanes take rows of their groups."""
         lane = task.work.apart.lane
-        account = intake.unaccounted() if copied else intake
-        for source in task.sources:
-            if source.stream.name == stream:
-                rows, ticks = self._sifted(task, source, accepted, account, noted)
-                if lane is not None and lane.routing is not None:
-                    mine = np.flatnonzero(lane.takes(stream, rows, slot, copied))
-                    rows, ticks = gather_rows(rows, mine), ticks[mine]
-                with _blaming(intake.report, task):
-                    task.take(source, source_elements(source, rows, ticks, intake.common))
+        rows, ticks = self._sifted(task, source, accepted, intake.unaccounted() if copied else intake, noted)
+        if lane is not None and lane.routing is not None:
+            mine = np.flatnonzero(lane.takes(source.stream.name, rows, slot, copied))
+            rows, ticks = gather_rows(rows, mine), ticks[mine]
+        with _blaming(intake.report, task):
+            task.take(source, source_elements(source, rows, ticks, intake.common))
 
     def _sifted(
         self, task: Task, source: SourceNode, accepted: Accepted, intake: Intake, noted: set[tuple[str, str]]

@@ -266,9 +266,7 @@ class Task:
         return {member.work.query: given for member, given in pairs if isinstance(given, ResultsBuffer)}
 
     def closed(self) -> Iterator[tuple[FragmentWork, FragmentReport]]:
-        """Writes new segments, in one file with those of the slot's other tasks; says what each fragment has now."""
-        self.store.pool.unify()
-        self.store.write(named for task in self.store.pool.tasks for named in task.named_states())
+        """What each fragment has now, once new segments are written."""
         states = self.named_states()
         self.store.remove_merged(states)
         self.closed_with = list(self._entries(states))
@@ -307,6 +305,16 @@ class Task:
         if self.migration is not None:
             self.migration.report(report)
         return report
+
+
+def closed(tasks: Sequence[Task]) -> Iterator[tuple[FragmentWork, FragmentReport]]:
+    """Writes the new segments of a slot's tasks, in one file; says what each fragment has now."""
+    if tasks:
+        store = tasks[0].store
+        store.pool.unify()
+        store.write(named for task in tasks for named in task.named_states())
+    for task in tasks:
+        yield from task.closed()
 
 
 def _buffer_of(work: FragmentWork, memory: Memory) -> OutputBuffer:
