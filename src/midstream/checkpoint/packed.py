@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +21,25 @@ from midstream.operators.vectors import Numbers, column_of, numbers_of, storage_
 _COLUMNS, _ROWS, _FOUND = b"midstream columns", b"midstream rows", b"midstream found"
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32))
 
+SAMPLED = 256
+"""At how many numbers one looks to tell how many bytes all of them take at least."""
+
 Stored = Sequence[int | None]
 """The least number of a column, or none if it is stored as it is; where it lies, or nowhere if all are equal."""
 
 
 def packed(segment: Segment) -> pa.RecordBatch:
     """The times and columns of a segment whose hashes number its rows."""
-    since, until, columns = segment.elements.valid_from, segment.elements.valid_to, segment.elements.columns
+    elements = segment.elements
+    since, until, columns, lasting = elements.valid_from, elements.valid_to, elements.columns, elements.lasting
     stored: list[pa.Array] = []
     known: list[tuple[Numbers, Stored]] = []
-    found = [_added(column, stored, known) for column in (pa.array(since), pa.array(until - since), *columns.columns)]
+    bounds = None if lasting is None else (segment.earliest_from, segment.latest_to - lasting)
+    times = [
+        _added(pa.array(since), stored, known, bounds),
+        (lasting, None) if lasting is not None else _added(pa.array(until - since), stored, known),
+    ]
+    found = [*times, *(_added(column, stored, known) for column in columns.columns)]
     metadata = {
         _COLUMNS: columns.schema.serialize().to_pybytes(),
         _ROWS: str(len(segment)),
@@ -62,8 +72,13 @@ def unpacked(batch: pa.RecordBatch, part: Callable[[Hashes], tuple[int, int]]) -
     return pa.RecordBatch.from_arrays(arrays, names=[HASH, FROM, TO, *schema.names])
 
 
-def _added(column: pa.Array, stored: list[pa.Array], known: list[tuple[Numbers, Stored]]) -> Stored:
-    """Where a column is found again; it is `stored`, unless its numbers are `known`."""
+def _added(
+    column: pa.Array,
+    stored: list[pa.Array],
+    known: list[tuple[Numbers, Stored]],
+    bounds: tuple[int, int] | None = None,
+) -> Stored:
+    """Where a column is found again; it is `stored`, unless its numbers are `known`. These may have known `bounds`."""
     kind = storage_of(column.type)
     if kind is None or kind.kind not in "iu" or column.null_count:
         stored.append(column)
@@ -72,14 +87,35 @@ def _added(column: pa.Array, stored: list[pa.Array], known: list[tuple[Numbers, 
     if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
         return int(numbers[0]), None
     for others, place in known:
-        if others.dtype == kind and others[0] == numbers[0] and np.array_equal(others, numbers):
+        if others.dtype == kind and others[0] == numbers[0] and _are_equal(others, numbers):
             return place
-    least, most = int(numbers.min()), int(numbers.max())
-    needed = (most - least).bit_length()
-    width = next((width for bits, width in _WIDTHS if needed <= bits < 8 * kind.itemsize), None)
+    least, most = bounds or _bounds(numbers)
+    width = _width(most - least)
+    if width is not None and np.dtype(width).itemsize >= kind.itemsize:
+        width = None
     stored.append(column if width is None else pa.array(numbers.astype(width)))
     known.append((numbers, (None if width is None else least, len(stored) - 1)))
     return known[-1][1]
+
+
+def _are_equal(some: Numbers, others: Numbers) -> bool:
+    """Whether numbers are the same: they may be those that lie in one place."""
+    mine, theirs = (numbers.__array_interface__["data"][0] for numbers in (some, others))
+    return mine == theirs or np.array_equal(some, others)
+
+
+def _bounds(numbers: Numbers) -> tuple[int, int]:
+    """The least of some numbers and the greatest; or zero and a number that takes as few bytes, found in one pass."""
+    few = numbers[:: 1 + len(numbers) // SAMPLED]
+    together = int(np.bitwise_or.reduce(numbers))
+    if together >= 0 and _width(together) is _width(int(few.max()) - int(few.min())) is not None:
+        return 0, together
+    return int(numbers.min()), int(numbers.max())
+
+
+def _width(most: int) -> type[np.unsignedinteger[Any]] | None:
+    """The narrowest type that takes numbers from zero up to one; None if it takes the widest."""
+    return next((width for bits, width in _WIDTHS if most.bit_length() <= bits), None)
 
 
 def _widened(batch: pa.RecordBatch, stored: Stored, kind: pa.DataType, rows: slice) -> pa.Array:

@@ -7,7 +7,7 @@ that operators with the same key do not hash again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -31,7 +31,8 @@ T = TypeVar("T")
 class Elements:
     """Tuples with their validity intervals `[valid_from, valid_to)`; `hashes` are those of each key in `hashed`.
 
-    Where several take the same rows, `common` is what they found out about them.
+    Where several take the same rows, `common` is what they found out about them. `lasting` is for how many ticks each
+    of them is valid; None if that is not known, or not the same.
     """
 
     columns: pa.RecordBatch
@@ -40,6 +41,7 @@ class Elements:
     hashes: Hashes | None = None
     hashed: frozenset[Key] = field(default_factory=frozenset)
     common: dict[object, Any] | None = field(default=None, compare=False, repr=False)
+    lasting: int | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.valid_from)
@@ -62,7 +64,8 @@ class Elements:
         arrays = [self.found(id(order), [c], partial(vectors.gather, c, order)) for c in columns.columns]
         times = self.valid_from.take(order), self.valid_to.take(order)
         hashes = None if self.hashes is None else self.hashes.take(order)
-        return Elements(pa.RecordBatch.from_arrays(arrays, schema=columns.schema), *times, hashes, self.hashed)
+        rows = pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
+        return Elements(rows, *times, hashes, self.hashed, lasting=self.lasting)
 
     def take(self, rows: Indices) -> Elements:
         """The elements at the given positions."""
@@ -73,6 +76,7 @@ class Elements:
             self.valid_to.take(rows),
             None if self.hashes is None else self.hashes.take(rows),
             self.hashed,
+            lasting=self.lasting,
         )
 
     def where(self, mask: Mask) -> Elements:
@@ -90,13 +94,15 @@ class Elements:
             self.valid_to[start:end],
             None if self.hashes is None else self.hashes[start:end],
             self.hashed,
+            lasting=self.lasting,
         )
 
     def with_columns(self, columns: pa.RecordBatch) -> Elements:
         """Other payload over the same validity; hashes stay only for keys that are still there."""
         names = set(columns.schema.names)
         kept = frozenset(key for key in self.hashed if names.issuperset(key))
-        return Elements(columns, self.valid_from, self.valid_to, self.hashes if kept else None, kept, self.common)
+        hashes = self.hashes if kept else None
+        return Elements(columns, self.valid_from, self.valid_to, hashes, kept, self.common, self.lasting)
 
     def arranged(self, schema: pa.Schema) -> Elements:
         """The same with a schema's columns, by name."""
@@ -107,11 +113,16 @@ class Elements:
     def without_hashes(self) -> Elements:
         """The same elements for somebody who keeps them, or will not ask for hashes."""
         plain = self.hashes is None and self.common is None
-        return self if plain else Elements(self.columns, self.valid_from, self.valid_to)
+        return self if plain else Elements(self.columns, self.valid_from, self.valid_to, lasting=self.lasting)
 
     def with_validity(self, valid_from: Ticks, valid_to: Ticks) -> Elements:
         """The same payload over other intervals."""
-        return replace(self, valid_from=valid_from, valid_to=valid_to)
+        return Elements(self.columns, valid_from, valid_to, self.hashes, self.hashed, self.common)
+
+    def valid_for(self, ticks: int) -> Elements:
+        """The same payload, valid for so many ticks from its start."""
+        since = self.valid_from
+        return Elements(self.columns, since, since + ticks, self.hashes, self.hashed, self.common, ticks)
 
     def clipped(self, start: int, end: int) -> Elements:
         """The parts that lie in `[start, end)`."""

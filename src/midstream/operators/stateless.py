@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from midstream.algebra.time import INFINITY
 from midstream.algebra.windows import Hop, Range, Unbounded, Until, WindowSpec
 from midstream.errors import InternalError
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Indices, rows_without_columns
+from midstream.operators.elements import Elements, Indices, Ticks, rows_without_columns
 from midstream.operators.expressions import CompiledExpression, Predicate
 from midstream.operators.hops import beginning, boundary_at_or_before, pieces, validity
 from midstream.operators.state.segment import expand
@@ -73,7 +73,8 @@ class ComputeOperator(RowOperator[p.Compute, tuple[Sequence[CompiledExpression],
         arrays = [compute(columns) if place is None else columns.column(place) for place, compute in known]
         columns = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         hashed = frozenset(tuple(unchanged[n] for n in key) for key in batch.hashed if set(key) <= set(unchanged))
-        return Elements(columns, batch.valid_from, batch.valid_to, batch.hashes if hashed else None, hashed)
+        hashes, lasting = batch.hashes if hashed else None, batch.lasting
+        return Elements(columns, batch.valid_from, batch.valid_to, hashes, hashed, lasting=lasting)
 
 
 class UnnestOperator(RowOperator[p.Unnest, Mapping[str, CompiledExpression]]):
@@ -146,13 +147,19 @@ class WindowBoundsOperator(RowOperator[p.WindowBounds, None]):
         return cut.with_columns(pa.RecordBatch.from_arrays(columns, schema=self.schema)).with_validity(starts, ends)
 
 
-def windowed(batch: Elements, spec: WindowSpec | None) -> Elements:
-    """Elements of one tick with the validity that a window gives them."""
+def arrived(
+    rows: pa.RecordBatch, ticks: Ticks, window: WindowSpec | None, common: dict[object, Any] | None = None
+) -> Elements:
+    """Rows of a stream as elements of a window; `common` is what is known of rows that others take too."""
+    at_once = Elements(rows, ticks, ticks, common=common)
+    return at_once.valid_for(1) if window is None else windowed(at_once, window)
+
+
+def windowed(batch: Elements, spec: WindowSpec) -> Elements:
+    """Elements with the validity that a window gives them from their start."""
     match spec:
-        case None:
-            return batch
         case Range(size):
-            return batch.with_validity(batch.valid_from, batch.valid_from + (size + 1))
+            return batch.valid_for(size + 1)
         case Unbounded():
             return batch.with_validity(batch.valid_from, np.full(len(batch), INFINITY))
         case Until(column):

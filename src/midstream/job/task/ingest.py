@@ -18,7 +18,7 @@ from midstream.algebra.windows import Hop
 from midstream.errors import DeadLetterWarning, InputError, level_outside
 from midstream.operators.elements import Elements, Mask, Ticks, select_columns
 from midstream.operators.hops import boundary_after
-from midstream.operators.stateless import windowed
+from midstream.operators.stateless import arrived
 from midstream.operators.vectors import numbers_of
 
 
@@ -264,7 +264,7 @@ def source_elements(source: SourceNode, rows: pa.RecordBatch, ticks: Ticks) -> E
         rows = rows.append_column(ARRIVAL, pa.array(np.zeros(rows.num_rows, np.int64)))
     names = rows.schema.names  # rows whose order no query reads may come without its column
     places = [names.index(name) for name in wanted]
-    return windowed(Elements(select_columns(rows, places, source.schema), ticks, ticks + 1), source.window)
+    return arrived(select_columns(rows, places, source.schema), ticks, source.window)
 
 
 def reached(sources: Iterable[SourceNode], registers: Mapping[str, int]) -> int:

@@ -29,7 +29,7 @@ from midstream.job.task.reports import Report, SampleRequest, add_samples, sampl
 from midstream.job.task.sorted_runs import Accepted
 from midstream.operators.elements import Elements, Mask, Ticks, rows_without_columns
 from midstream.operators.ordering import total_order
-from midstream.operators.stateless import windowed
+from midstream.operators.stateless import arrived
 from midstream.operators.vectors import column_of, gather_rows
 
 BURIED_AT_ONCE = 1_000
@@ -209,7 +209,7 @@ def source_elements(
     prefix = f"{source.stream.alias}."
     arrays = [rows.column(name.removeprefix(prefix)) for name in source.schema.names]
     columns = pa.RecordBatch.from_arrays(arrays, schema=source.schema) if arrays else rows_without_columns(len(ticks))
-    return windowed(Elements(columns, ticks, ticks + 1, common=common), source.window)
+    return arrived(columns, ticks, source.window, common)
 
 
 def _where(rows: pa.RecordBatch, ticks: Ticks, mask: Mask) -> tuple[pa.RecordBatch, Ticks]:

@@ -22,7 +22,7 @@ from midstream.job.task.shipping import Shipped
 from midstream.operators.elements import Elements, rows_without_columns
 from midstream.operators.group_hash import group_hash
 from midstream.operators.shared_graph import NodeNames
-from midstream.operators.stateless import windowed
+from midstream.operators.stateless import arrived
 from midstream.optimizer.plans import Plan
 
 
@@ -188,7 +188,7 @@ class Derived:
             for f in source.schema
         ]
         rows = pa.RecordBatch.from_arrays(arrays, schema=source.schema) if arrays else rows_without_columns(len(kept))
-        return windowed(Elements(rows, ticks, ticks + 1), source.window)
+        return arrived(rows, ticks, source.window)
 
 
 @dataclass(frozen=True, slots=True)

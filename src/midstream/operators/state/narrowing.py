@@ -77,7 +77,7 @@ class Narrowing:
 
     def applied(self, stored: Elements) -> Elements:
         """All rows, with the times that they have."""
-        return replace(stored, valid_to=self.ends(stored.valid_from, stored.valid_to))
+        return stored.with_validity(stored.valid_from, self.ends(stored.valid_from, stored.valid_to))
 
     def at(self, place: str) -> Narrowing:
         """The same of rows that are kept somewhere."""

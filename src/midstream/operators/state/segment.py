@@ -129,9 +129,10 @@ class Segment:
 
 def make_segment(elements: Elements, hashes: Hashes, bucket: int, born: int, numbered: bool = False) -> Segment:
     """A segment of elements that are sorted by hash already."""
-    since, until = elements.valid_from, elements.valid_to
-    bounds = int(since.min()), int(until.min()), int(until.max())
-    return Segment(elements, hashes, bucket, born, *bounds, numbered=numbered)
+    since, until, lasting = elements.valid_from, elements.valid_to, elements.lasting
+    first = int(since.min())
+    ends = (int(until.min()), int(until.max())) if lasting is None else (first + lasting, int(since.max()) + lasting)
+    return Segment(elements, hashes, bucket, born, first, *ends, numbered=numbered)
 
 
 def numbered_segment(elements: Elements, bucket: int, born: int) -> Segment:

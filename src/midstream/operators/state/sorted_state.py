@@ -271,7 +271,8 @@ class RestingState(SortedState):
     def append(self, elements: Elements, hashes: Hashes) -> None:
         if len(elements):
             self.appends += 1
-            (bucket,), _ = self._buckets(elements.valid_from)
+            width = self.bucket_width
+            bucket = 0 if width is None else int(elements.valid_from[-1]) // width
             self.segments.append(numbered_segment(elements, bucket, self.appends))
 
     insert = append
