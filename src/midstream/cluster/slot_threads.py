@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,18 @@ import pyarrow as pa
 from midstream.job.task.exchange import NOTE, SLOT, Addressing
 from midstream.job.task.reports import Report
 from midstream.operators.group_hash import group_hash
-from midstream.operators.vectors import gather_rows
+from midstream.operators.vectors import Indices, gather_rows
 
 Dealt = list[list[pa.RecordBatch]]
 """The rows of each slot."""
 
 Owners = npt.NDArray[np.int32]
+
+MANY = 10_000
+"""From how many rows on it is worth it to have several threads move them."""
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Step(Protocol):
@@ -61,10 +67,14 @@ class SlotThreads:
         if self.shuffle is None and len(slots) == 1:
             slots[0].append(rows)
             return
+        parts: list[tuple[int, Indices]] = []
         for slot in np.bincount(owners).nonzero()[0]:
             chosen = np.flatnonzero(owners == slot)
-            parts = [chosen] if self.shuffle is None else np.array_split(self.shuffle.permutation(chosen), 2)
-            slots[int(slot)].extend(gather_rows(rows, part) for part in parts if len(part))
+            some = [chosen] if self.shuffle is None else np.array_split(self.shuffle.permutation(chosen), 2)
+            parts += [(int(slot), part) for part in some if len(part)]
+        gathered = self._side_by_side(lambda part: gather_rows(rows, part[1]), parts, len(owners) >= MANY)
+        for (to, _), taken in zip(parts, gathered, strict=True):
+            slots[to].append(taken)
 
     def close(self) -> None:
         """Ends the threads."""
@@ -78,11 +88,15 @@ class SlotThreads:
         def run(slot: int) -> list[pa.RecordBatch]:
             return list(step.run(slot, iter(slots[slot])))
 
-        if len(slots) == 1 or self.threads == 1:
-            return list(map(run, range(len(slots))))
+        return self._side_by_side(run, range(len(slots)))
+
+    def _side_by_side(self, does: Callable[[S], T], these: Sequence[S], worth_it: bool = True) -> list[T]:
+        """Does something with each of these, in the threads of slots if that is worth it."""
+        if len(these) == 1 or self.threads == 1 or not worth_it:
+            return list(map(does, these))
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="midstream-slot")
-        return list(self._pool.map(run, range(len(slots))))
+        return list(self._pool.map(does, these))
 
 
 def _owners(rows: pa.RecordBatch) -> Owners:
