@@ -43,7 +43,7 @@ def group_hash(columns: Sequence[pa.Array]) -> Hashes:
 
 
 def _hashed(columns: Sequence[pa.Array]) -> Hashes:
-    state: Hashes = np.full(len(columns[0]), SEED)
+    state: Hashes = np.full(1, SEED)
     for column in columns:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
@@ -109,17 +109,21 @@ def _decimal(column: pa.Array, seed: Words) -> Words:
 
 
 def _left(words: Words, by: int) -> Words:
-    turned = words << np.uint64(by)
-    turned |= words >> np.uint64(64 - by)
-    return turned
+    """Turns words left by so many bits, where they lie."""
+    right = words >> np.uint64(64 - by)
+    words <<= np.uint64(by)
+    words |= right
+    return words
 
 
 def _finished(words: Words) -> Words:
-    words = words ^ (words >> np.uint64(33))
+    """Mixes words, where they lie."""
+    shifted = words >> np.uint64(33)
+    words ^= shifted
     words *= _2
-    words ^= words >> np.uint64(29)
+    words ^= np.right_shift(words, np.uint64(29), out=shifted)
     words *= _3
-    words ^= words >> np.uint64(32)
+    words ^= np.right_shift(words, np.uint64(32), out=shifted)
     return words
 
 
@@ -148,7 +152,7 @@ def _bytes(column: pa.Array, seed: Words) -> Words:
     _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-    lengths = np.diff(offsets)
+    lengths, seed = np.diff(offsets), np.broadcast_to(seed, len(texts))
     hashed = np.array(seed)
     for length in distinct(lengths):
         rows = np.flatnonzero(lengths == length)
@@ -180,7 +184,8 @@ def _in_blocks(longs: Words, seed: Words) -> tuple[int, Words]:
     for block in range(blocks):
         for lane in range(4):
             lanes[lane] = _left(lanes[lane] + longs[:, 4 * block + lane] * _2, 31) * _1
-    words = _left(lanes[0], 1) + _left(lanes[1], 7) + _left(lanes[2], 12) + _left(lanes[3], 18)
+    turned = [_left(lane.copy(), by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)]
+    words = turned[0] + turned[1] + turned[2] + turned[3]
     for ended in lanes:
         words = (words ^ (_left(ended * _2, 31) * _1)) * _1 + _4
     return 4 * blocks, words
