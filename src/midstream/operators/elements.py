@@ -173,10 +173,3 @@ def concatenate_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def rows_without_columns(count: int) -> pa.RecordBatch:
     """A batch that has rows but no columns: a count is all that is left of them."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
-
-
-def select_columns(batch: pa.RecordBatch, positions: Sequence[int], schema: pa.Schema) -> pa.RecordBatch:
-    """Some columns of a batch under another schema."""
-    if not positions:
-        return rows_without_columns(batch.num_rows)
-    return pa.RecordBatch.from_arrays([batch.column(i) for i in positions], schema=schema)

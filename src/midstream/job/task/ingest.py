@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, FARTHEST, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.errors import DeadLetterWarning, InputError, level_outside
-from midstream.operators.elements import Elements, Mask, Ticks, select_columns
+from midstream.operators.elements import Elements, Mask, Ticks, rows_without_columns
 from midstream.operators.hops import boundary_after
 from midstream.operators.stateless import arrived
 from midstream.operators.vectors import numbers_of
@@ -257,14 +258,19 @@ def _middle(spans: Sequence[Span]) -> int:
     return spans[-1][1]
 
 
-def source_elements(source: SourceNode, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
-    """Rows of a stream as the windowed elements of a source; rows that nobody has numbered came all at once."""
-    wanted = [name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names]
-    if ARRIVAL in wanted and ARRIVAL not in rows.schema.names:
+def source_elements(
+    source: SourceNode, rows: pa.RecordBatch, ticks: Ticks, common: dict[object, Any] | None = None
+) -> Elements:
+    """Rows of a stream as the windowed elements of a source; those that nobody has numbered came all at once.
+
+    `common` is what is known of rows that others take too.
+    """
+    names = [name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names]
+    if ARRIVAL in names and ARRIVAL not in rows.schema.names:
         rows = rows.append_column(ARRIVAL, pa.array(np.zeros(rows.num_rows, np.int64)))
-    names = rows.schema.names  # rows whose order no query reads may come without its column
-    places = [names.index(name) for name in wanted]
-    return arrived(select_columns(rows, places, source.schema), ticks, source.window)
+    arrays = [rows.column(name) for name in names]
+    columns = pa.RecordBatch.from_arrays(arrays, schema=source.schema) if arrays else rows_without_columns(len(ticks))
+    return arrived(columns, ticks, source.window, common)
 
 
 def reached(sources: Iterable[SourceNode], registers: Mapping[str, int]) -> int:

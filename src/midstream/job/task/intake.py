@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.declarations import ARRIVAL, StreamDeclaration
-from midstream.algebra.physical import SourceNode
 from midstream.algebra.time import BEGINNING, FARTHEST
 from midstream.checkpoint.outputs import DEAD_LETTER_COLUMNS
 from midstream.checkpoint.process import this_process
@@ -27,9 +26,8 @@ from midstream.job.task.ingest import OUT_OF_RANGE, TOO_FAR_AHEAD, Reach, in_ran
 from midstream.job.task.memory import ParquetSpool
 from midstream.job.task.reports import Report, SampleRequest, add_samples, sampled
 from midstream.job.task.sorted_runs import Accepted
-from midstream.operators.elements import Elements, Mask, Ticks, rows_without_columns
+from midstream.operators.elements import Mask, Ticks
 from midstream.operators.ordering import total_order
-from midstream.operators.stateless import arrived
 from midstream.operators.vectors import column_of, gather_rows
 
 BURIED_AT_ONCE = 1_000
@@ -200,16 +198,6 @@ def _order(rows: pa.RecordBatch, ticks: Ticks) -> npt.NDArray[np.intp] | None:
 
 def _arranged(rows: pa.RecordBatch, ticks: Ticks, order: npt.NDArray[np.intp] | None) -> tuple[pa.RecordBatch, Ticks]:
     return (rows, ticks) if order is None else (gather_rows(rows, order), ticks[order])
-
-
-def source_elements(
-    source: SourceNode, rows: pa.RecordBatch, ticks: Ticks, common: dict[object, Any] | None = None
-) -> Elements:
-    """Rows of a stream as the windowed elements of a source; `common` is what is known of rows that others take too."""
-    prefix = f"{source.stream.alias}."
-    arrays = [rows.column(name.removeprefix(prefix)) for name in source.schema.names]
-    columns = pa.RecordBatch.from_arrays(arrays, schema=source.schema) if arrays else rows_without_columns(len(ticks))
-    return arrived(columns, ticks, source.window, common)
 
 
 def _where(rows: pa.RecordBatch, ticks: Ticks, mask: Mask) -> tuple[pa.RecordBatch, Ticks]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from midstream.algebra import physical as p
 from midstream.algebra.declarations import UserFunction
 from midstream.errors import InputError
-from midstream.job.task.intake import source_elements
+from midstream.job.task.ingest import source_elements
 from midstream.operators.base import Operator
 from midstream.operators.build import build
 from midstream.operators.elements import Elements, Ticks

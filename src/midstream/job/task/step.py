@@ -36,7 +36,8 @@ from midstream.job.task.exchange import (
     portions,
     to_every_slot,
 )
-from midstream.job.task.intake import Intake, StreamReading, in_order, source_elements
+from midstream.job.task.ingest import source_elements
+from midstream.job.task.intake import Intake, StreamReading, in_order
 from midstream.job.task.kept_tasks import Collected, KeptTasks, Pool
 from midstream.job.task.memory import Memory, ParquetSpool
 from midstream.job.task.reports import RanOn, Report
