@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from midstream.algebra.carriers import carrier
 from midstream.operators.elements import Hashes
-from midstream.operators.hashing import fixed_words, no_key
-from midstream.operators.vectors import distinct, numbers_of, of_type, validity_of
+from midstream.operators.hashing import Texts, fixed_words, no_key
+from midstream.operators.vectors import Indices, numbers_of, of_type, validity_of
 
 SEED = np.uint64(42)
 _1, _2, _3, _4, _5 = (
@@ -128,8 +128,7 @@ def _finished(words: Words) -> Words:
 
 
 def _int(values: Words, seed: Words) -> Words:
-    words = (seed + _5 + np.uint64(4)) ^ (values * _1)
-    return _finished(_left(words, 23) * _2 + _3)
+    return _finished(_with_int(seed + _5 + np.uint64(4), values))
 
 
 def _long(values: Words, seed: Words) -> Words:
@@ -147,45 +146,49 @@ def _with_long(words: Words, values: Words) -> Words:
 
 
 def _bytes(column: pa.Array, seed: Words) -> Words:
-    """Rows of equal length are hashed together, since they take the same steps."""
-    texts = column.cast(pa.large_binary())
-    _, ends, data = texts.buffers()
-    offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-    lengths, seed = np.diff(offsets), np.broadcast_to(seed, len(texts))
-    hashed = np.array(seed)
-    for length in distinct(lengths):
-        rows = np.flatnonzero(lengths == length)
-        hashed[rows] = _of_length(bytes_, offsets[rows], int(length), seed[rows])
-    return hashed
-
-
-def _of_length(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], length: int, seed: Words) -> Words:
-    block = data[starts[:, None] + np.arange(length)] if length else np.empty((len(starts), 0), np.uint8)
-    longs = np.ascontiguousarray(block[:, : length & -8]).view("<u8")
-    at, words = _in_blocks(longs, seed) if length >= 32 else (0, seed + _5)
-    words = words + np.uint64(length)
-    for i in range(at, longs.shape[1]):
-        words = _with_long(words, longs[:, i])
-    at = longs.shape[1] * 8
-    if at + 4 <= length:
-        rest = np.ascontiguousarray(block[:, at : at + 4]).view("<u4")[:, 0].astype(np.uint64)
-        words = _left(words ^ (rest * _1), 23) * _2 + _3
-        at += 4
-    for i in range(at, length):
-        words = _left(words ^ (block[:, i].astype(np.uint64) * _5), 11) * _1
+    """Texts a step at a time, all of those that have so many bytes left."""
+    texts = Texts.of(column)
+    seed = np.broadcast_to(seed, len(column))
+    words = seed + _5
+    if len(rows := np.flatnonzero(texts.lengths >= 32)):
+        words[rows] = _in_blocks(texts, rows, seed[rows])
+    starts, lengths = texts.starts, texts.lengths
+    words += lengths.view(np.uint64)
+    for size, left, step in ((8, lengths & 31, _with_long), (4, lengths & 7, _with_int), (1, lengths & 3, _with_byte)):
+        at = starts + lengths - left
+        for done in range(0, int(left.max(initial=0)) - size + 1, size):
+            rows = np.flatnonzero(left >= done + size)
+            if len(rows) == len(words):
+                words = step(words, texts.words(at + done))
+            else:
+                words[rows] = step(words[rows], texts.words(at[rows] + done))
     return _finished(words)
 
 
-def _in_blocks(longs: Words, seed: Words) -> tuple[int, Words]:
-    """The first blocks of four words, in four lanes."""
-    lanes = [seed + _1 + _2, seed + _2, seed, seed - _1]
-    blocks = longs.shape[1] // 4
-    for block in range(blocks):
-        for lane in range(4):
-            lanes[lane] = _left(lanes[lane] + longs[:, 4 * block + lane] * _2, 31) * _1
+def _with_int(words: Words, values: Words) -> Words:
+    words = _left(words ^ ((values & np.uint64(0xFFFFFFFF)) * _1), 23)
+    words *= _2
+    words += _3
+    return words
+
+
+def _with_byte(words: Words, values: Words) -> Words:
+    words = _left(words ^ ((values & np.uint64(0xFF)) * _5), 11)
+    words *= _1
+    return words
+
+
+def _in_blocks(texts: Texts, rows: Indices, seed: Words) -> Words:
+    """The blocks of four words that texts begin with, in four lanes."""
+    lanes = [seed + _1 + _2, seed + _2, seed.copy(), seed - _1]
+    starts, blocks = texts.starts[rows], texts.lengths[rows] >> 5
+    for block in range(int(blocks.max())):
+        some = np.flatnonzero(blocks > block)
+        for number, lane in enumerate(lanes):
+            mixed = _left(lane[some] + texts.words(starts[some] + (32 * block + 8 * number)) * _2, 31)
+            lane[some] = mixed * _1
     turned = [_left(lane.copy(), by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)]
     words = turned[0] + turned[1] + turned[2] + turned[3]
     for ended in lanes:
         words = (words ^ (_left(ended * _2, 31) * _1)) * _1 + _4
-    return 4 * blocks, words
+    return words

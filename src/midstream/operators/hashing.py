@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -162,42 +164,60 @@ def fixed_words(column: pa.Array) -> list[Hashes]:
     return [np.ascontiguousarray(rows[:, i]) for i in range(per_row)]
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The bytes of texts: where each of them starts, and how many it has."""
+
+    data: npt.NDArray[np.uint8]
+    starts: Numbers
+    lengths: Numbers
+    eights: npt.NDArray[np.void]
+    """The eight bytes from each byte on; behind the last there are zeros."""
+
+    @staticmethod
+    def of(column: pa.Array) -> Texts:
+        """Those of a column; where it has nulls, of whatever lies there."""
+        if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+            column = column.cast(pa.large_binary())
+        wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+        _, ends, data = column.buffers()
+        offsets = np.frombuffer(ends, dtype=np.int64 if wide else np.int32)
+        offsets = offsets[column.offset : column.offset + len(column) + 1].astype(np.int64, copy=False)
+        first, last = (int(offsets[0]), int(offsets[-1])) if len(column) else (0, 0)
+        padded = np.zeros(last - first + 8, dtype=np.uint8)
+        if last > first:
+            padded[: last - first] = np.frombuffer(data, dtype=np.uint8)[first:last]
+        eights = np.ndarray((len(padded) - 7,), "V8", padded, strides=(1,))
+        return Texts(padded, offsets[:-1] - first, np.diff(offsets), eights)
+
+    def words(self, at: Numbers) -> Hashes:
+        """The eight bytes from each of some places on; as bytes alone they are gathered without being looked at."""
+        return self.eights[at].view("<u8")
+
+
 def _text_words(column: pa.Array) -> Hashes:
     """Texts as one word each: their bytes eight at a time through the bijection, then their length."""
-    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
-        column = column.cast(pa.large_binary())
-    wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
-    _, offsets_buffer, data = column.buffers()
-    offsets = np.frombuffer(offsets_buffer, dtype=np.int64 if wide else np.int32)
-    offsets = offsets[column.offset : column.offset + len(column) + 1].astype(np.int64, copy=False)
     if len(column) == 0:
         return np.empty(0, dtype=np.uint64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    padded = np.zeros(last - first + 8, dtype=np.uint8)
-    if last > first:
-        padded[: last - first] = np.frombuffer(data, dtype=np.uint8)[first:last]
-    starts = offsets[:-1] - first
-    lengths = np.diff(offsets)
-    state = _fold_bytes(padded, starts, np.minimum(lengths, _LONGEST_IN_WORDS))
+    texts = Texts.of(column)
+    starts, lengths = texts.starts, texts.lengths
+    state = _fold_bytes(texts, np.minimum(lengths, _LONGEST_IN_WORDS))
     for row in np.flatnonzero(lengths > _LONGEST_IN_WORDS):
-        text = padded[starts[row] : starts[row] + lengths[row]]
+        text = texts.data[starts[row] : starts[row] + lengths[row]]
         state[row] = int.from_bytes(hashlib.blake2b(text.tobytes(), digest_size=8).digest(), "little")
     state ^= lengths.view(np.uint64)
     return state
 
 
-def _fold_bytes(padded: Numbers, starts: Numbers, lengths: Numbers) -> Hashes:
-    at_every_byte = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
-    longest = int(lengths.max())
-    state = at_every_byte.take(starts)
+def _fold_bytes(texts: Texts, lengths: Numbers) -> Hashes:
+    state = texts.words(texts.starts)
     state &= _BYTE_MASKS.take(np.minimum(lengths, 8))
-    for done in range(8, longest, 8):
+    for done in range(8, int(lengths.max()), 8):
         rows = np.flatnonzero(lengths > done)
         part = state if len(rows) == len(state) else state.take(rows)
         _mix(part)
-        part ^= at_every_byte.take(starts.take(rows) + done) & _BYTE_MASKS.take(
-            np.minimum(lengths.take(rows) - done, 8)
-        )
+        word = texts.words(texts.starts.take(rows) + done)
+        part ^= word & _BYTE_MASKS.take(np.minimum(lengths.take(rows) - done, 8))
         if part is not state:
             state[rows] = part
     return state
