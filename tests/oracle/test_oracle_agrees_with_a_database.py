@@ -18,7 +18,7 @@ from midstream.lab.fuzz.constructs import (
     TIME_WINDOWS,
     TIMES,
 )
-from midstream.lab.fuzz.database import same_rows
+from midstream.lab.fuzz.database import answer, same_rows
 from midstream.lab.fuzz.judge import difference_from_database
 
 
@@ -58,3 +58,7 @@ def test_rows_that_are_null_in_different_columns_are_told_apart():
     rows = [("a", 1.5, None), ("a", None, 1.5), ("a", 1.5, 2.5)]
     assert same_rows(rows, rows[::-1])
     assert not same_rows(rows[:1], rows[1:2])
+
+
+def test_a_database_orders_by_constants_too():
+    assert answer("SELECT (array_agg(1 ORDER BY 'a' DESC))[1]", {}) == [(1,)]

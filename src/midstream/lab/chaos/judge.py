@@ -61,7 +61,7 @@ def empty_database() -> Any:
         import duckdb
     except ImportError as error:
         raise JobError("DuckDB is the judge, and it is missing", hint="pip install duckdb") from error
-    return duckdb.connect(config={"threads": 1})
+    return duckdb.connect(config={"threads": 1, "order_by_non_integer_literal": True})
 
 
 def database_of(fed: Mapping[str, pa.Table], database: Any = None) -> Any:
