@@ -88,16 +88,20 @@ COLUMNS = {
 }
 
 
-def numbered(columns: dict[str, pa.Array], lengths: int | np.ndarray = 45, since: int = 10) -> Segment:
+def numbered(
+    columns: dict[str, pa.Array], lengths: int | np.ndarray = 45, since: int = 10, lasting: int | None = None
+) -> Segment:
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     ticks = np.arange(since, since + 300)
-    return numbered_segment(Elements(batch, ticks, ticks + lengths), 1, 3)
+    return numbered_segment(Elements(batch, ticks, ticks + lengths, lasting=lasting), 1, 3)
 
 
 @pytest.mark.parametrize("name", [*COLUMNS, ""])
-@pytest.mark.parametrize("lengths", [45, np.arange(300) % 3 + 1])
-def test_numbered_rows_come_back_as_they_were_whole_and_in_part(name, lengths, tmp_path):
-    files, written = files_at(str(tmp_path)), numbered({name: COLUMNS[name]} if name else COLUMNS, lengths)
+@pytest.mark.parametrize(("lengths", "lasting"), [(45, None), (45, 45), (np.arange(300) % 3 + 1, None)])
+def test_numbered_rows_come_back_as_they_were_whole_and_in_part(name, lengths, lasting, tmp_path):
+    columns = {name: COLUMNS[name]} if name else COLUMNS
+    files, written = files_at(str(tmp_path)), numbered(columns, lengths, lasting=lasting)
+    assert (written.earliest_to, written.latest_to) == (min(written.stored.valid_to), max(written.stored.valid_to))
     (entry,) = write_pack(files, "state/x", {("s", ()): [written]})
     for part in (entry, entry.part(2**62, 2**63)):
         rows = np.flatnonzero([part.hash_from <= hashed < part.hash_to for hashed in written.hashes.tolist()])
