@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -99,10 +99,6 @@ class SharingRecord:
     """With which batches those windows began that it took over with its own first batch."""
     shares: tuple[str, ...] = forgotten(tuple)
     """The queries that had these."""
-
-    def by(self, core: tuple[str, ...] | None) -> SharingRecord:
-        """The same of a query that shares the join of some columns."""
-        return self if self.core == core else replace(self, core=core)
 
     @property
     def lacks_rows(self) -> bool:

@@ -282,16 +282,14 @@ class SharingPlan:
                 groups.setdefault((place, apart), []).append(work)
         common = self._common(groups.values())
         for group in groups.values():
-            alone += [
-                self._together(part) if self._shares(part, common) else TaskWork.alone(part[0])
-                for part in self._parted(group)
-            ]
+            for part in self._parted(group):
+                alone.append(self._together(part) if self._shares(part, common) else TaskWork.alone(part[0]))
         return alone
 
     def _parted(self, group: list[FragmentWork]) -> list[list[FragmentWork]]:
         """The works that have a graph in common; fragments of one routed join alone have none."""
-        routed = bool(self.queries[group[0].query].staged.windows)
-        return [[work] for work in group] if routed and len({work.query for work in group}) == 1 else [group]
+        routed = self.queries[group[0].query].staged.windows and len({work.query for work in group}) == 1
+        return [[work] for work in group] if routed else [group]
 
     def _shares(self, works: Sequence[FragmentWork], common: set[object]) -> bool:
         """Whether works have nodes with names: there are several, one begins, or others keep the same windows."""
@@ -386,7 +384,8 @@ class SharingPlan:
 
     def remembered(self) -> dict[str, SharingRecord]:
         """What the manifest remembers."""
-        return {name: self.records[name].by(query.after_batch.core) for name, query in self.queries.items()}
+        cores = {name: query.after_batch.core for name, query in self.queries.items()}
+        return {n: r if r.core == cores[n] else replace(r, core=cores[n]) for n, r in self.records.items()}
 
     def started(self, name: str, ended: int = INFINITY) -> list[dict[str, Any]]:
         """What a query's history says of its start, if it came while others ran; one whose place it takes has ended."""
