@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +19,6 @@ from midstream.operators.vectors import Numbers, column_of, numbers_of, storage_
 
 _COLUMNS, _ROWS, _FOUND = b"midstream columns", b"midstream rows", b"midstream found"
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32))
-
-SAMPLED = 256
-"""At how many numbers one looks to tell how many bytes all of them take at least."""
 
 Stored = Sequence[int | None]
 """The least number of a column, or none if it is stored as it is; where it lies, or nowhere if all are equal."""
@@ -89,10 +85,9 @@ def _added(
     for others, place in known:
         if others.dtype == kind and others[0] == numbers[0] and _are_equal(others, numbers):
             return place
-    least, most = bounds or _bounds(numbers)
-    width = _width(most - least)
-    if width is not None and np.dtype(width).itemsize >= kind.itemsize:
-        width = None
+    least, most = bounds or (int(numbers.min()), int(numbers.max()))
+    needed = (most - least).bit_length()
+    width = next((width for bits, width in _WIDTHS if needed <= bits < 8 * kind.itemsize), None)
     stored.append(column if width is None else pa.array(numbers.astype(width)))
     known.append((numbers, (None if width is None else least, len(stored) - 1)))
     return known[-1][1]
@@ -102,20 +97,6 @@ def _are_equal(some: Numbers, others: Numbers) -> bool:
     """Whether numbers are the same: they may be those that lie in one place."""
     mine, theirs = (numbers.__array_interface__["data"][0] for numbers in (some, others))
     return mine == theirs or np.array_equal(some, others)
-
-
-def _bounds(numbers: Numbers) -> tuple[int, int]:
-    """The least of some numbers and the greatest; or zero and a number that takes as few bytes, found in one pass."""
-    few = numbers[:: 1 + len(numbers) // SAMPLED]
-    together = int(np.bitwise_or.reduce(numbers))
-    if together >= 0 and _width(together) is _width(int(few.max()) - int(few.min())) is not None:
-        return 0, together
-    return int(numbers.min()), int(numbers.max())
-
-
-def _width(most: int) -> type[np.unsignedinteger[Any]] | None:
-    """The narrowest type that takes numbers from zero up to one; None if it takes the widest."""
-    return next((width for bits, width in _WIDTHS if most.bit_length() <= bits), None)
 
 
 def _widened(batch: pa.RecordBatch, stored: Stored, kind: pa.DataType, rows: slice) -> pa.Array:

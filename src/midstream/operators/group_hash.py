@@ -76,10 +76,9 @@ def _folded(column: pa.Array, seed: Words) -> Words:
         return _long(_double_words(_filled(column.cast(pa.float64()))), seed)
     if types.is_decimal(kind):
         return _decimal(column, seed)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+    texts = types.is_string, types.is_large_string, types.is_string_view
+    if any(test(kind) for test in (*texts, types.is_binary, types.is_large_binary, types.is_binary_view)):
         return _bytes(column, seed)
-    if types.is_string_view(kind) or types.is_binary_view(kind):
-        return _bytes(column.cast(pa.large_binary()), seed)
     raise no_key(kind)
 
 

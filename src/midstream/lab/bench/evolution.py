@@ -195,8 +195,8 @@ def _retaining(seed: int) -> float:
     """The time of batches of a job that joins two streams and retains their rows, to that of one that does not.
 
     All take the same batches, in turns, so that whatever else the machine does, it does to all; some at a time, so
-    that what a job does beside its batches falls into its own. Of two jobs that do the same, one takes up to 1.06 times
-    as long as the other, so there are several of each.
+    that what a job does beside its batches falls into its own. Of jobs that do the same, one takes up to 1.09 times
+    as long as another, so there are several of each.
     """
     with ExitStack() as stack:
         kinds = [retained for number in range(JOBS) for retained in (number % 2 > 0, number % 2 == 0)]
