@@ -80,23 +80,17 @@ def _added(
         stored.append(column)
         return None, len(stored) - 1
     numbers = numbers_of(column)
-    if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
-        return int(numbers[0]), None
     for others, place in known:
-        if others.dtype == kind and others[0] == numbers[0] and _are_equal(others, numbers):
+        if others.dtype == kind and others[0] == numbers[0] and pa.py_buffer(others).equals(pa.py_buffer(numbers)):
             return place
     least, most = bounds or (int(numbers.min()), int(numbers.max()))
+    if least == most:
+        return least, None
     needed = (most - least).bit_length()
     width = next((width for bits, width in _WIDTHS if needed <= bits < 8 * kind.itemsize), None)
     stored.append(column if width is None else pa.array(numbers.astype(width)))
     known.append((numbers, (None if width is None else least, len(stored) - 1)))
     return known[-1][1]
-
-
-def _are_equal(some: Numbers, others: Numbers) -> bool:
-    """Whether numbers are the same: they may be those that lie in one place."""
-    mine, theirs = (numbers.__array_interface__["data"][0] for numbers in (some, others))
-    return mine == theirs or np.array_equal(some, others)
 
 
 def _widened(batch: pa.RecordBatch, stored: Stored, kind: pa.DataType, rows: slice) -> pa.Array:

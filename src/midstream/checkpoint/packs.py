@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import reduce
 from operator import attrgetter
 
 import numpy as np
@@ -27,6 +28,7 @@ LEAST_PACKED = 256
 """From how many rows on fewer bytes are worth the way to them."""
 
 MAGIC = b"midstream pack 1".ljust(ALIGNMENT, b"\0")
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 StateKey = tuple[str, Key]
 """A state's id and the key it is sorted by."""
@@ -219,9 +221,9 @@ def write_pack(files: Files, path: str, states: Mapping[StateKey, Sequence[Segme
     for (state, key), segment in _new(states):
         content = _stream(segment)
         entries.append(_entry(segment, state, key, path, offset, content))
-        gap = -content.size % ALIGNMENT
-        pieces += [content, bytes(gap)]
-        offset += content.size + gap
+        end = offset + entries[-1].length
+        offset = end + -end % ALIGNMENT
+        pieces += [*content, bytes(offset - end)]
     if entries:
         files.write_atomic(path, pieces, point="pack", sync=False)
     return entries
@@ -243,21 +245,24 @@ def _new(states: Mapping[StateKey, Sequence[Segment]]) -> Iterator[tuple[StateKe
                 yield state, segment
 
 
-def _stream(segment: Segment) -> pa.Buffer:
+def _stream(segment: Segment) -> list[Data]:
+    """A segment as an Arrow stream, in pieces."""
     batch = packed(segment) if segment.numbered and len(segment) >= LEAST_PACKED else segment.to_batch()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+    if any(kind.num_fields or kind.id == pa.lib.Type_DICTIONARY for kind in batch.schema.types):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return [sink.getvalue()]
+    return [batch.schema.serialize(), batch.serialize(), END_OF_STREAM]
 
 
-def _entry(segment: Segment, state: str, key: Key, path: str, offset: int, content: pa.Buffer) -> SegmentEntry:
+def _entry(segment: Segment, state: str, key: Key, path: str, offset: int, content: Sequence[Data]) -> SegmentEntry:
     return SegmentEntry(
         state,
         key,
         path,
         offset,
-        content.size,
+        sum(map(len, content)),
         len(segment),
         segment.bytes,
         segment.bucket,
@@ -265,5 +270,5 @@ def _entry(segment: Segment, state: str, key: Key, path: str, offset: int, conte
         segment.earliest_from,
         segment.earliest_to,
         segment.latest_to,
-        zlib.crc32(content),
+        reduce(lambda checksum, piece: zlib.crc32(piece, checksum), content, 0),
     )

@@ -84,7 +84,10 @@ class HeldSegments:
         self.in_memory.update(in_memory)
         for state in states:
             for segment in state.segments:
-                if segment.place is None or segment.within is not None:
+                if segment.place is None and state.rests:
+                    entry = entry_of(segment)
+                    found[entry.place] = open_in(files, entry, state)
+                elif segment.place is None or segment.within is not None:
                     entry = entry_of(segment)
                     if segment.place is None or segment.place in self.in_memory:
                         entries[entry.place] = (entry, state)
