@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.checkpoint.process import this_process
 from midstream.job.task.exchange import NOTE, SLOT, Addressing
 from midstream.job.task.reports import Report
 from midstream.operators.group_hash import group_hash
@@ -23,9 +22,6 @@ Owners = npt.NDArray[np.int32]
 
 MANY = 10_000
 """From how many rows on it is worth it to have several threads move them."""
-
-LONG = 0.05
-"""From how many seconds in all slots together on threads are worth it: in shorter steps they wait for the interpreter."""
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -45,14 +41,12 @@ class SlotThreads:
         self.threads = threads
         self.shuffle = shuffle
         self._pool: ThreadPoolExecutor | None = None
-        self._lasted: dict[int, float] = {}
-        """How long all slots took for the last step of each stage."""
 
     def run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:
         """Runs steps one after the other over the rows of each slot; gives every slot's reports."""
-        for stage, step in enumerate(steps):
+        for step in steps:
             sent: Dealt = [[] for _ in range(count)]
-            for left in self._in_slots(stage, step, slots):
+            for left in self._in_slots(step, slots):
                 for rows in left:
                     if rows.num_rows:
                         self.deal(rows, _owners(rows), sent)
@@ -88,19 +82,13 @@ class SlotThreads:
             self._pool.shutdown()
             self._pool = None
 
-    def _in_slots(self, stage: int, step: Step, slots: Dealt) -> list[list[pa.RecordBatch]]:
+    def _in_slots(self, step: Step, slots: Dealt) -> list[list[pa.RecordBatch]]:
         """What leaves each slot."""
-        lasted: list[float] = []
 
         def run(slot: int) -> list[pa.RecordBatch]:
-            began = this_process().monotonic()
-            left = list(step.run(slot, iter(slots[slot])))
-            lasted.append(this_process().monotonic() - began)
-            return left
+            return list(step.run(slot, iter(slots[slot])))
 
-        left = self._side_by_side(run, range(len(slots)), self._lasted.get(stage, LONG) >= LONG)
-        self._lasted[stage] = sum(lasted)
-        return left
+        return self._side_by_side(run, range(len(slots)))
 
     def _side_by_side(self, does: Callable[[S], T], these: Sequence[S], worth_it: bool = True) -> list[T]:
         """Does something with each of these, in the threads of slots if that is worth it."""
