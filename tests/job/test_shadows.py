@@ -122,3 +122,26 @@ def test_a_comparison_that_does_not_fit_both_texts_is_refused_before_anything_ha
     pushed(session, 5, 7)
     assert not session.queries["q"].history and session.queries["q"].cql == OLD
     session.stop()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "SELECT k, SUM(v) AS n, MAX(v) AS low FROM A [RANGE 9] WHERE v > 2 GROUP BY k",
+        "SELECT x.k, COUNT(*) AS n, MIN(x.v) AS low FROM A [RANGE 12] x, A [RANGE 5] y WHERE x.k = y.k GROUP BY x.k",
+    ],
+)
+def test_a_text_that_follows_a_cancelled_one_before_the_next_batch_begins_anew(other, tmp_path):
+    session = declared(tmp_path, OLD)
+    pushed(session, 0, 15)
+    session.replace("q", FEWER, verify=20)
+    pushed(session, 15, 19)
+    session.queries["q"].cancel_migration()
+    session.replace("q", other, verify=5, where="k < 0")
+    pushed(session, 19, 45)
+    query, record = session.queries["q"], session.queries["q"].history[-1].record
+    session.finish()
+    got = session.results("q")
+    session.stop()
+    assert query.cql == other
+    assert ms.snapshot_equal(clipped(got, record["complete_from"]), clipped(answers(other), record["complete_from"]))

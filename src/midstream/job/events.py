@@ -17,6 +17,7 @@ from midstream.distribution.fragments import Route, Routing
 from midstream.errors import MidstreamError
 from midstream.job.actions import RemoveSinks, Reprice, RetireSinks, Unwatch, Watch
 from midstream.job.batch import Batch
+from midstream.job.migrations.copies import without_copy
 from midstream.job.migrations.migrating import (
     begin_verified,
     cancel_migration,
@@ -93,13 +94,17 @@ class QueryReplaced(Event):
 
 @dataclass(frozen=True, slots=True)
 class ShadowBegun(Event):
-    """Another text for a query runs beside it, as `shadow`, before it takes its place; `verification` compares them."""
+    """Another text for a query runs beside it, as `shadow`, before it takes its place; `verification` compares them.
+
+    The last manifest may still have an earlier text that ran beside the query and was cancelled after that batch.
+    """
 
     query: str
     shadow: RunningQuery
     verification: Verification
 
     def happen(self, state: JobState) -> None:
+        state.manifest = None if state.manifest is None else without_copy(state.manifest, self.query)
         state.faults.forget(self.shadow.name)
         state.queries[self.shadow.name] = self.shadow
         state.routes.update(self.shadow.staged.routes)
