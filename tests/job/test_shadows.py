@@ -145,3 +145,16 @@ def test_a_text_that_follows_a_cancelled_one_before_the_next_batch_begins_anew(o
     session.stop()
     assert query.cql == other
     assert ms.snapshot_equal(clipped(got, record["complete_from"]), clipped(answers(other), record["complete_from"]))
+
+
+def test_a_migration_of_a_query_that_has_not_begun_is_not_verified(tmp_path):
+    session = declared(tmp_path, OLD)
+    pushed(session, 0, 5)
+    session.query("late", "SELECT x.k, y.v FROM A [RANGE 8] x, A [RANGE 6] y WHERE x.k = y.k")
+    with pytest.raises(ms.MigrationError, match="has not begun"):
+        session.queries["late"].migrate(plan="(y x)", verify=5)
+    pushed(session, 5, 9)
+    session.queries["late"].migrate(plan="(y x)", verify=5)
+    pushed(session, 9, 29)
+    assert session.queries["late"].plan.text == "(y x)"
+    session.stop()

@@ -67,6 +67,11 @@ def _begin_with_copy(state: JobState, query: RunningQuery, asked: MigrationAsked
     """Starts a migration of a copy of a query, which is compared with the query."""
     name, copy, before = query.name, copy_name(query.name), state.manifest
     _require_not_migrating(state, query)
+    if before is not None and name not in before.queries:
+        raise MigrationError(
+            f"query {name} has not begun: there is nothing that its migration can be compared with",
+            hint="wait for its first batch, or migrate it without verify",
+        )
     for slot, own in query.local.items():
         require_still(own, slot)
     since = BEGINNING if before is None else before.released.get(name, BEGINNING)
@@ -78,7 +83,7 @@ def _begin_with_copy(state: JobState, query: RunningQuery, asked: MigrationAsked
     made = _copied(state, query)
     made = replace(made, local={slot: _copied(state, own) for slot, own in query.local.items()})
     # The copy has all that the query has, so that its migration is decided as the query's would be.
-    state.manifest = before if before is None or name not in before.queries else with_copy(before, name)
+    state.manifest = None if before is None else with_copy(before, name)
     target = replace(asked.target, name=copy, share=False)
     # Nothing is known of the copy's streams: it has not been watched.
     asked = replace(asked, target=target, observed=None)
