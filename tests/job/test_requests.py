@@ -245,7 +245,8 @@ def test_groups_that_are_to_move_during_a_migration_move_once_also_after_a_crash
     assert as_multiset(job.table("q")) == expected()
 
 
-def test_a_request_that_makes_its_batch_fail_is_given_up_and_told(tmp_path):
+@pytest.mark.parametrize("error", [InputError("integer overflow"), KeyError("a stream that nobody reads")])
+def test_a_request_that_makes_its_batch_fail_is_given_up_and_told(error, tmp_path):
     job = run(tmp_path, 1)
     put(tmp_path, command="add", query="more", cql=OTHER)
     put(tmp_path, "2", command="schedule", scheduling="bfs")
@@ -253,7 +254,7 @@ def test_a_request_that_makes_its_batch_fail_is_given_up_and_told(tmp_path):
     job.driver.requests.failed(OSError("the storage is away"))
     requests = status_record(job_at(job.driver.store.uri))["requests"]
     assert [record["id"] for record in requests if record["status"] == "waiting"] == ["1", "2"]
-    job.driver.requests.failed(InputError("integer overflow"))
+    job.driver.requests.failed(error)
     job = run(tmp_path, 2)
     assert job.asked == ["schedule"] and "more" not in job.manifest.queries
     refused, done = job.manifest.asked.requests
