@@ -120,18 +120,19 @@ def test_different_joins_of_one_window_keep_it_once_and_the_second_starts_from_i
 
 def test_dropping_a_query_frees_just_what_no_other_uses():
     made = session()
-    made.query("pairs", QUERIES[0])
-    made.query("same", QUERIES[0])
+    pairs = made.query("pairs", QUERIES[0])
+    same = made.query("same", QUERIES[0])
     made.query("groups", COUNTED)
+    assert pairs.shares == same.shares == ["part 1"]
     rng = random.Random(1)
     for name in "AB":
         made.push(name, table(drawn(rng, 0)))
     everything = made.state_rows
     made.drop("pairs")
     assert made.state_rows == everything
-    assert list(made.parts.named) == ["part 1"]
+    assert same.shares == [] and same.statistics["shared"] == {}
+    assert same.statistics["state_rows"] > 0, "what it shared is its own now"
     made.drop("same")
-    assert made.parts.named == {}
     assert 0 < made.state_rows < everything
     made.drop("groups")
     assert made.state_rows == 0

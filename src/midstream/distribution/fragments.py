@@ -15,6 +15,7 @@ from midstream.algebra.expressions import Column
 from midstream.algebra.partition import Partition
 from midstream.algebra.physical import (
     Compute,
+    OutputOf,
     PhysicalNode,
     SourceNode,
     render_physical,
@@ -23,7 +24,6 @@ from midstream.algebra.physical import (
     with_inputs,
 )
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, WindowName
-from midstream.algebra.time import TimeDomain
 
 Key = tuple[str, ...]
 
@@ -69,32 +69,15 @@ ONE_SLOT = Route(())
 
 
 @dataclass(frozen=True, slots=True)
-class Received(SourceNode):
+class Received(OutputOf):
     """What another fragment gives, as a source of the one that reads it."""
 
-    producer: PhysicalNode = field(kw_only=True)
     fragment: int = field(kw_only=True)
     route: Route = field(kw_only=True)
 
     @property
     def label(self) -> str:
         return f"{self.route} from fragment {self.fragment}"
-
-    @property
-    def stands_for(self) -> PhysicalNode:
-        return self.producer.stands_for
-
-    @property
-    def content(self) -> str:
-        return self.producer.content
-
-    @property
-    def longest(self) -> int | None:
-        return self.producer.longest
-
-    @property
-    def domain(self) -> TimeDomain:
-        return self.producer.domain
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from midstream.algebra.physical import PhysicalNode, SourceNode
+from midstream.algebra.physical import PhysicalNode, SourceNode, replaced
 from midstream.algebra.time import BEGINNING
 from midstream.errors import MigrationError
 from midstream.migration.execution import SingleBox, named
 from midstream.migration.legality import require_one_query
 from midstream.migration.moving_state import MovedState
-from midstream.migration.plan_part import PlanPart, logical_parts, part_of
+from midstream.migration.plan_part import PlanPart, logical_parts, output_of, part_of
 from midstream.migration.protocol import Decision, Figures, Functions, Migrating, OnTheWay, Situation, Strategy
 from midstream.migration.state_move import Portions
 from midstream.operators.box import Box
@@ -45,7 +45,6 @@ from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.fixed_plan import FixedPlan
 from midstream.optimizer.plans import Plan
-from midstream.scheduling.sharing import split_box
 
 PARTS = ("auto", "smallest", "whole")
 """What migrates: the smallest part in which the plans differ, whatever the plans contain beside it ("smallest"); the
@@ -293,6 +292,22 @@ def layered(box: Box, root: PhysicalNode, below: Mapping[str, PhysicalNode]) -> 
         if layer is not box:
             layer.frontier = floor
     return Layers(lower, part, above)
+
+
+def split_box(box: Box, part: PhysicalNode, name: str) -> tuple[Box, Box]:
+    """A live box as two: the part with its operators, and the rest, which reads the part; no state is touched."""
+    inside = box.inside(box.place_of(part))
+    read = output_of(part, name)
+    above = replaced(box.plan, lambda node: read if node is part else None)
+    rest = [operator for i, operator in enumerate(box.operators) if i not in inside]
+    return box.running(part, box.operators[inside.start : inside.stop]), box.running(above, rest)
+
+
+def copied(box: Box) -> Box:
+    """A box of its own that goes on as another one; segments never change, so a copy of a state is a list."""
+    made = Box(box.plan, box.functions)
+    go_on_in(box, made)
+    return made
 
 
 def go_on_in(old: Box, new: Box) -> None:

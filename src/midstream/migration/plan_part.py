@@ -11,12 +11,12 @@ What two sub-plans mean is compared by `meaning` (`algebra/physical/identities.p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from midstream.algebra import physical as p
+from midstream.algebra.partitioning import partition_of
 from midstream.algebra.physical.identities import meaning
 from midstream.algebra.plan import Relation
-from midstream.scheduling.sharing import tap_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class PlanPart:
     @property
     def old_plan(self) -> p.PhysicalNode:
         """The part as the old plan has it, reading what is below like sources."""
-        return _tapped(self.old, {name: pair[0] for name, pair in self.below.items()})
+        return _reading(self.old, {name: pair[0] for name, pair in self.below.items()})
 
     @property
     def new_plan(self) -> p.PhysicalNode:
         """The part as the new plan has it, reading what is below like sources."""
-        return _tapped(self.new, {name: pair[1] for name, pair in self.below.items()})
+        return _reading(self.new, {name: pair[1] for name, pair in self.below.items()})
 
     @property
     def text(self) -> str:
@@ -107,11 +107,18 @@ def _aliases(node: p.PhysicalNode) -> list[str]:
     return [n.stream.alias for n in p.walk_physical(node) if isinstance(n, p.SourceNode)]
 
 
-def _tapped(node: p.PhysicalNode, below: dict[str, p.PhysicalNode]) -> p.PhysicalNode:
-    def tap(inner: p.PhysicalNode) -> p.PhysicalNode | None:
-        return next((tap_on(inner, name) for name, wanted in below.items() if wanted is inner), None)
+def output_of(part: p.PhysicalNode, name: str) -> p.OutputOf:
+    """A source that reads what a part gives, under a name."""
+    stream = next(n.stream for n in p.walk_physical(part) if isinstance(n, p.SourceNode))
+    named = replace(stream, name=name, alias=name)
+    return p.OutputOf(part.schema, named, producer=part, partition=partition_of(part))
 
-    return p.replaced(node, tap)
+
+def _reading(node: p.PhysicalNode, below: dict[str, p.PhysicalNode]) -> p.PhysicalNode:
+    def read(inner: p.PhysicalNode) -> p.PhysicalNode | None:
+        return next((output_of(inner, name) for name, wanted in below.items() if wanted is inner), None)
+
+    return p.replaced(node, read)
 
 
 def outline(node: p.PhysicalNode) -> str:

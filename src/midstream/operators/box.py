@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import count
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import PhysicalNode
+from midstream.algebra.physical import PhysicalNode, SourceNode, walk_physical
+from midstream.algebra.physical.identities import part_key
 from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements
@@ -41,6 +43,20 @@ class Box(SharedGraph):
     def before(self, wire: Wire) -> int:
         """The operator whose output goes along a wire."""
         return self.wires.index([wire])
+
+    def place_of(self, node: PhysicalNode) -> int:
+        """The operator that a node of the plan is."""
+        return next(i for i, known in enumerate(self.nodes) if known is node)
+
+    def inside(self, root: int) -> range:
+        """The operators of a sub-plan, by the one at its root."""
+        count = sum(1 for node in walk_physical(self.nodes[root]) if not isinstance(node, SourceNode))
+        return range(root - count + 1, root + 1)
+
+    @cached_property
+    def parts(self) -> dict[str, int]:
+        """The roots of sub-plans that remember something, by what these hold and when they answer."""
+        return {part_key(node): i for i, node in enumerate(self.nodes) if node.stateful}
 
     def floor(self, frontier: int) -> int:
         """How far the box moves when the query's frontier is here: to its slices' grid, if it has slices.

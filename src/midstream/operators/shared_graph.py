@@ -2,14 +2,14 @@
 
 Every node of a plan comes with a name; nodes of equal name compute the same and hold the same, so they are one operator
 with several readers. Operators are kept children first, so that one pass over them carries a frontier from the sources
-to the roots. All plans are at one frontier; each answers on its own grid. An operator forgets no more than each of its
-plans would alone; what waits for a grid is shared on that grid only. A graph does not decide what runs when; a
-scheduler does.
+to the roots. Plans may be at frontiers of their own, and each answers on its own grid. An operator forgets no more than
+each of its plans would alone; what waits for a grid is shared on that grid only. A graph does not decide what runs
+when; a scheduler does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from midstream.algebra.declarations import UserFunction
@@ -100,7 +100,7 @@ class SharedGraph:
             pairs = zip(reversed(node.inputs), reversed(named.inputs), strict=True)
             below = [self._place(child, name) for child, name in pairs][::-1]
             here = self._places[named.name] = len(self.operators)
-            self.operators.append(build(node, self.functions))
+            self.operators.append(self._operator(node, named.name))
             self.nodes.append(node)
             self.names.append(named.name)
             self.wires.append([])
@@ -110,6 +110,10 @@ class SharedGraph:
             for port, place in enumerate(below):
                 self._wires_of(place).append(Wire(here, port))
         return self._places[named.name]
+
+    def _operator(self, node: PhysicalNode, name: int) -> Operator:
+        """What runs a node."""
+        return build(node, self.functions)
 
     def _behind(self, place: int) -> tuple[int, ...]:
         if place < 0:
@@ -137,14 +141,17 @@ class SharedGraph:
         return total
 
     def incoming(self, operator: int, frontier: int) -> int:
-        """The least frontier over an operator's inputs, of those that its plans would give it alone."""
-        users = self._users[operator]
-        if len(users) > 1:
-            users = [user for user in users if not user.joining] or users
-        reached = min(user.floor(frontier) for user in users)
+        """How far an operator's inputs are."""
+        reached = self._reached(self._users[operator], frontier)
         for below in self._waiting[operator]:
             reached = min(reached, self.operators[below].passed)
         return reached
+
+    def _reached(self, users: Sequence[Membership], frontier: int) -> int:
+        """How far the plans are that have an operator in common: as far as the last of them."""
+        if len(users) > 1:
+            users = [user for user in users if not user.joining] or users
+        return min(user.floor(frontier) for user in users)
 
     def restore(self, frontier: int) -> None:
         """Sets every operator to a frontier that was reached earlier; states are put in by the caller."""

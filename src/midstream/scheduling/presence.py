@@ -12,7 +12,7 @@ import numpy as np
 
 from midstream.operators.base import Operator, Work
 from midstream.operators.distinct import CoverageState, DeduplicateOperator
-from midstream.operators.elements import Elements, concatenate, empty_elements
+from midstream.operators.elements import Elements
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoinOperator
 from midstream.operators.state.portions import met, parts_by_hash, taken
@@ -20,14 +20,11 @@ from midstream.operators.state.portions import met, parts_by_hash, taken
 EVERYTHING = 2**62
 
 
-def present(operator: Operator, frontier: int) -> Elements:
-    """What an operator has given out that is still valid after a frontier."""
-    parts = list(present_parts(operator, frontier))
-    return concatenate(parts) if parts else empty_elements(operator.schema)
-
-
 def present_parts(operator: Operator, frontier: int, most: int = EVERYTHING) -> Iterator[Elements]:
-    """The same in parts, for each of which no more than about so many bytes of a state are looked at."""
+    """What an operator has given out that is still valid after a frontier, in parts.
+
+    For each of them no more than about so many bytes of a state are looked at.
+    """
     match operator:
         case SymmetricJoin() | MultiwayJoinOperator():
             yield from _joined(operator, frontier, most)

@@ -6,13 +6,17 @@ into several where the table has a choice to make, and the graph's forks deliver
 reader. With a single tuple no table has a choice: each takes it forward to the root, branch after branch, so it goes
 there in compiled form, which visits the same operators in the same order without asking. So does plain depth-first,
 always; a trace is made by the table.
+
+Where many plans read what one operator gives, a scheduler may gather it: all that came since the last advance then goes
+to all of them as one batch, right before they advance.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from midstream.operators.elements import Elements
+from midstream.operators.elements import Elements, concatenate
 from midstream.operators.shared_graph import ROOT, SharedGraph, Wire
 from midstream.scheduling.break_points import chain
 from midstream.scheduling.executor import Executor
@@ -33,12 +37,19 @@ class Scheduler:
     """Runs a graph, each member of which has a sink; `trace` lists the operators executed, if it is wanted."""
 
     def __init__(
-        self, box: SharedGraph, *sinks: Sink, schedule: str | Schedule = "dfs", trace: list[str] | None = None
+        self,
+        box: SharedGraph,
+        *sinks: Sink,
+        schedule: str | Schedule = "dfs",
+        trace: list[str] | None = None,
+        gathers: bool = False,
     ) -> None:
         self.box = box
         self.sinks = sinks
         self.trace = trace
         self._tabled: Tabled | None = None
+        self._gathered: dict[int, list[Elements]] = defaultdict(list)
+        self._gathers = gathers
         self.schedule = schedule_of(schedule)
 
     @property
@@ -90,9 +101,16 @@ class Scheduler:
             if wire.operator == ROOT:
                 self.sinks[wire.port](batch)
             else:
-                onwards = self.box.wires[wire.operator]
                 for piece in self.box.operators[wire.operator].pieces(wire.port, batch):
-                    self.send(onwards, piece)
+                    self._give(wire.operator, piece)
+
+    def _give(self, operator: int, batch: Elements) -> None:
+        """Takes what an operator gives to those who read it."""
+        wires = self.box.wires[operator]
+        if self._gathers and len(wires) > 1:
+            self._gathered[operator].append(batch)
+        else:
+            self.send(wires, batch)
 
     def advance(self, frontier: int) -> None:
         """Carries a frontier from the sources to the roots; what an operator then gives at once is one tuple."""
@@ -103,9 +121,11 @@ class Scheduler:
             if incoming > operator.frontier:
                 for piece in operator.advances(incoming):
                     if self.trace is None:
-                        self.send(box.wires[i], piece)
+                        self._give(i, piece)
                     elif len(piece):
                         self.tabled.emit(i, piece)
+            if i in self._gathered:
+                self.send(box.wires[i], concatenate(self._gathered.pop(i)))
 
 
 class Tabled:

@@ -47,6 +47,7 @@ from midstream.algebra.physical.sequences import (
 from midstream.algebra.physical.sources import (
     AssignWindow,
     Instants,
+    OutputOf,
     OverlappingBounds,
     RowWindow,
     SessionWindow,
@@ -75,6 +76,7 @@ __all__ = [
     "MultiwayJoin",
     "OrderedRows",
     "OuterJoin",
+    "OutputOf",
     "OverColumn",
     "OverPartition",
     "OverStream",

@@ -43,6 +43,29 @@ class SourceNode(PhysicalNode):
         return self.stream.domain
 
 
+@dataclass(frozen=True, slots=True)
+class OutputOf(SourceNode):
+    """What a plan gives that runs elsewhere, read like a source: its elements come with their validity."""
+
+    producer: PhysicalNode = field(kw_only=True)
+
+    @property
+    def stands_for(self) -> PhysicalNode:
+        return self.producer.stands_for
+
+    @property
+    def content(self) -> str:
+        return self.producer.content
+
+    @property
+    def longest(self) -> int | None:
+        return self.producer.longest
+
+    @property
+    def domain(self) -> TimeDomain:
+        return self.producer.domain
+
+
 def longest_validity(window: WindowSpec | None) -> int | None:
     """The longest validity a window gives to a tuple; None if there is no bound."""
     match window:

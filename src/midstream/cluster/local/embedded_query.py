@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from midstream.algebra.physical import render_physical
 from midstream.algebra.time import BEGINNING, INFINITY, ticks
+from midstream.checkpoint.records import grouped
 from midstream.checkpoint.stored import Period, StoredDecision, StoredMigration
 from midstream.checkpoint.stored_queries import past_migration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.session_streams import SessionStream
-from midstream.cluster.local.shared_parts import SharedParts
+from midstream.cluster.local.shared_operators import Begun, SessionGraph
 from midstream.errors import MigrationError
 from midstream.html import Records
 from midstream.inputs import Duration
@@ -23,25 +25,31 @@ from midstream.job.gate import Turn
 from midstream.job.outputs.progress import Waits
 from midstream.migration.execution import SingleBox
 from midstream.migration.history import MigrationRecord
+from midstream.migration.in_part import copied
 from midstream.migration.predict import prediction_text
+from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
-from midstream.optimizer.fixed_plan import fixed
+from midstream.operators.state.sorted_state import SortedState
+from midstream.optimizer.cores import Columns, core_of
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.scheduling.sharing import core_of, grown_box, taps_in, whole
 
 
 class Home(Protocol):
     """What a query asks of the session that it belongs to."""
 
-    parts: SharedParts
+    part_names: MutableMapping[Operator, str]
     streams: dict[str, SessionStream]
     turn: Turn
 
     @property
     def queries(self) -> Mapping[str, EmbeddedQuery]:
         """The queries that run."""
+
+    @property
+    def graph(self) -> SessionGraph:
+        """The operators of the queries that run by one plan each."""
 
     @property
     def waiting(self) -> Waits:
@@ -54,34 +62,44 @@ class Home(Protocol):
 class EmbeddedQuery(ContinuousQuery):
     """A continuous query of an embedded session."""
 
-    def __init__(
-        self, session: Home, name: str, cql: str, live: LiveQuery, start: int, emit_every: int | None, keep: bool
-    ) -> None:
+    def __init__(self, session: Home, name: str, cql: str, live: LiveQuery, emit_every: int | None, keep: bool) -> None:
         self.session = session
         self.name = name
         self.cql = cql
         self.live = live
-        self.start = start
         self.emit_every = emit_every
         self.keep = keep
         self.events: list[dict[str, Any]] = []
         self.core = core_of(live.plan.query, live.plan.emission)
-        self.since: dict[str, int] = {}
-        self.forgotten_before = BEGINNING
+        self.core_columns: Columns | None = None
+        """The columns of its core, if it selects from it."""
+        self.own = Begun()
+        self.taken: MutableMapping[Operator, Begun] = WeakKeyDictionary()
+        """When the operators that it took over from others began; its own began with it."""
         self._kept: list[pa.Table] = []
         self._fresh: list[pa.Table] = []
         self._released = 0
 
     @property
     def box(self) -> Box | None:
-        """Its live operators, if others may have part of them: not while it migrates, or a copy of it does, and not
-        while windows that moved from another plan may lack what that plan had no need of.
+        """Its live operators, if others may have some of them: not while it migrates, and not while windows that moved
+        from another plan may lack what that plan had no need of.
         """
-        execution = self.live.execution
-        if not isinstance(execution, SingleBox) or self.live.migrating_to is not None:
+        if not self.has_one_plan:
             return None
-        own_until = self.live.own_until
-        return execution.box if own_until == BEGINNING or execution.box.floor(self.frontier) >= own_until else None
+        own_until, box = self.live.own_until, self.execution.box
+        return box if own_until == BEGINNING or box.floor(self.frontier) >= own_until else None
+
+    @property
+    def has_one_plan(self) -> bool:
+        """Whether neither it migrates nor a copy of it does."""
+        return isinstance(self.live.execution, SingleBox) and self.live.migrating_to is None
+
+    @property
+    def execution(self) -> SingleBox:
+        """Its operators, if it runs by one plan, and where its results go."""
+        assert isinstance(self.live.execution, SingleBox)
+        return self.live.execution
 
     @property
     def frontier(self) -> int:
@@ -89,16 +107,13 @@ class EmbeddedQuery(ContinuousQuery):
         return self.live.frontier
 
     @property
-    def whole_from(self) -> int:
-        """The instant from which on its states hold all that they would if it had always run."""
-        return max(self.start, self.forgotten_before)
+    def start(self) -> int:
+        """The instant from which on its results are whole."""
+        return self.own.whole_from
 
-    def run_rest(self, upper: Box) -> None:
-        """Goes on with what is left after a part of it has been cut out."""
-        live = self.live
-        assert isinstance(live.execution, SingleBox)
-        live.plan = fixed(live.plan, upper.plan)
-        live.execution = live.execution.beside(upper, live.release)
+    def begun(self, operator: Operator) -> Begun:
+        """When an operator began to remember what it does."""
+        return self.taken.get(operator, self.own)
 
     @property
     def plan(self) -> Plan:
@@ -107,32 +122,49 @@ class EmbeddedQuery(ContinuousQuery):
 
     @property
     def shares(self) -> list[str]:
-        """The shared parts that it reads, directly or through others."""
-        return sorted(self.session.parts.below(self.live.sources))
+        """The parts of its plan that it runs together with other queries."""
+        return sorted(self._shared)
+
+    @property
+    def _shared(self) -> dict[str, range]:
+        """The operators of each part that it shares, inner parts first."""
+        if self.session.queries.get(self.name) is not self or not self.has_one_plan:
+            return {}
+        box, graph, names = self.execution.box, self.session.graph, self.session.part_names
+        shared = [i for i, operator in enumerate(box.operators) if len(graph.readers_of(operator)) > 1]
+        return {name: box.inside(i) for i in shared if (name := names.get(box.operators[i])) is not None}
+
+    def _states(self) -> Mapping[str, list[SortedState]]:
+        """All that it remembers, by the smallest part that it shares; what is its own has no name."""
+        parts = {i: name for name, inside in reversed(self._shared.items()) for i in inside}
+        if not parts:
+            return {"": list(self.live.execution.states())}
+        operators = enumerate(self.execution.box.operators)
+        return grouped((parts.get(i, ""), state) for i, operator in operators for state in operator.states)
 
     def explain(self) -> str:
         """The plan as it runs, with what it shares and with whom."""
         shape = f" {self.plan.text}" if self.plan.text else ""
         lines = [f"Plan{shape}", "", render_physical(self.plan.physical)]
-        for name in self.shares:
-            part = self.session.parts.named[name]
-            lines += ["", f"Shared {name}, read by {', '.join(sorted(part.readers))}", "", render_physical(part.plan)]
-        whole_plan = whole(self.plan.physical)
-        lines += [line for sentence in growth(whole_plan) for line in ("", f"Warning: {sentence}")]
+        for name, inside in sorted(self._shared.items()):
+            box, root = self.execution.box, inside[-1]
+            readers = ", ".join(sorted(self.session.graph.readers_of(box.operators[root])))
+            lines += ["", f"Shared {name}, read by {readers}", "", render_physical(box.nodes[root])]
+        lines += [line for sentence in growth(self.plan.physical) for line in ("", f"Warning: {sentence}")]
         return "\n".join(lines)
 
     @property
     def statistics(self) -> dict[str, Any]:
         """Counts of what it did and holds; parts that it shares are listed apart."""
-        states = list(self.live.execution.states())
+        held = self._states()
         return {
             "released": self._released,
             "waiting": sum(len(batch) for batch in self.live.release.waiting),
             "frontier": None if self.live.frontier in (BEGINNING, INFINITY) else self.live.frontier,
-            "state_rows": sum(state.rows for state in states),
-            "state_bytes": sum(state.bytes for state in states),
-            "shared": {name: self.session.parts.named[name].rows for name in self.shares},
-            "warnings": list(growth(whole(self.plan.physical))),
+            "state_rows": sum(state.rows for state in held.get("", ())),
+            "state_bytes": sum(state.bytes for state in held.get("", ())),
+            "shared": {name: sum(state.rows for state in held.get(name, ())) for name in self.shares},
+            "warnings": list(growth(self.plan.physical)),
             "waits_for": asdict(waits) if (waits := self.session.waiting.get(self.name)) else None,
         }
 
@@ -207,13 +239,14 @@ class EmbeddedQuery(ContinuousQuery):
     def _possible(self, strategy: str) -> str:
         """The strategy, if the windows still hold all that it asks for.
 
-        A part that was shared has forgotten what its own streams are past. While the query waits for another stream, or
-        for the next point of its grid, it may need some of that: its old plan has met it already, but a new plan could
-        not be filled from the windows.
+        Operators that were shared have forgotten what other readers are past. While the query waits for another stream,
+        or for the next point of its grid, it may need some of that: its old plan has met it already, but a new plan
+        could not be filled from the windows.
         """
-        execution = self.live.execution
-        answered = execution.box.floor(self.frontier) if isinstance(execution, SingleBox) else self.frontier
-        if answered >= self.forgotten_before or strategy.startswith(("genmig", "parallel_track")):
+        if not self.has_one_plan or strategy.startswith(("genmig", "parallel_track")):
+            return strategy
+        box = self.execution.box
+        if all(operator.frontier <= box.floor(self.frontier) for operator in box.operators):
             return strategy
         if strategy == "auto":
             return "genmig"
@@ -227,23 +260,18 @@ class EmbeddedQuery(ContinuousQuery):
         if self.migrating is not None:
             raise MigrationError(f"query {self.name} is migrating", hint="wait for the end of that migration")
         situation = self.live.situation(plan_query(self.plan.query, plan, self.emit_every))
-        alone = fixed(self.plan, whole(self.plan.physical))
-        return prediction_text(replace(situation, old=alone), part, preference)
+        return prediction_text(situation, part, preference)
 
     def go_on_alone(self) -> None:
         """Shares nothing any more: goes on with copies of the states it shared, which cost nothing to make."""
-        execution, parts = self.live.execution, self.session.parts
-        if not isinstance(execution, SingleBox) or not taps_in(execution.box.plan):
+        shared = self.shares
+        if not shared:
             return
-        sources, shared = self.live.sources, self.shares
-        self.forgotten_before = max(self.forgotten_before, *(parts.named[name].frontier for name in shared))
-        grown = grown_box(execution.box, {name: part.box for name, part in parts.named.items()})
-        self.run_rest(grown)
+        self.live.execution = self.execution.beside(copied(self.execution.box), self.live.release)
         self.events.append({"event": "goes on alone", "at": self.frontier, "shared": shared})
-        parts.leave(self.name, sources)
 
     def _know_starts(self) -> None:
-        """Knows how late the rows of its windows start, also of those that came to a part or before it was there."""
+        """Knows how late the rows of its windows start, also of those that came before it was there."""
         streams, starts = self.session.streams, self.live.starts
         for source in self.live.sources:
             latest = streams[source.stream.name].latest

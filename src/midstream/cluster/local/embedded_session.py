@@ -7,14 +7,15 @@ of the rest; its history says which. A stream that is silent while others come s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog, functions_by_name
-from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import ToStream, streams_of
 from midstream.algebra.time import BEGINNING, ticks
 from midstream.checkpoint.process import BelievedTime
@@ -22,22 +23,31 @@ from midstream.cluster.any_session import Session
 from midstream.cluster.local.embedded_query import EmbeddedQuery
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.session_streams import SessionStream
-from midstream.cluster.local.shared_parts import Owner, SharedPart, SharedParts, frontier_of
-from midstream.cluster.local.shared_windows import inherit_windows, unify
+from midstream.cluster.local.shared_operators import (
+    Begun,
+    SessionGraph,
+    TakenPart,
+    WholeWindow,
+    equal_windows,
+    take_parts,
+    unify,
+    windows_in_common,
+)
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError, query_in
 from midstream.inputs import StreamSettings, table_of
 from midstream.job.gate import Turn
 from midstream.job.outputs.progress import Waits, is_worth_a_warning, silences, unexpected, wait_text, waits
-from midstream.job.task.ingest import DeadLetters, counted, warn_of
+from midstream.job.task.ingest import DeadLetters, counted, reached, warn_of
 from midstream.language import parse
-from midstream.migration.execution import Execution, SingleBox
-from midstream.operators.elements import Elements
+from midstream.migration.execution import SingleBox
+from midstream.operators.base import Operator
+from midstream.operators.box import Box
 from midstream.operators.state.segment import Segment
-from midstream.optimizer.fixed_plan import fixed
+from midstream.optimizer.cores import Columns, over_common_core
 from midstream.optimizer.plans import Plan, plan_query
+from midstream.scheduling.presence import present_parts
 from midstream.scheduling.schedule import Schedule, schedule_of
-from midstream.scheduling.sharing import core_of, taps_in
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +60,17 @@ class EmbeddedSession(Session):
         self.functions = functions_by_name(list(options.functions))
         self.streams: dict[str, SessionStream] = {}
         self._queries: dict[str, EmbeddedQuery] = {}
-        self.parts = SharedParts(self.functions)
+        self.part_names: MutableMapping[Operator, str] = WeakKeyDictionary()
+        self._numbers = count(1)
         self.stopped = False
         self.turn = Turn()
         self._clock, self._time = options.clock, BelievedTime()
         self._pushes = 0
         self._silent: dict[str, int] = {}
         self._scheduling = schedule_of(options.scheduling or "dfs")
+        self._graph = SessionGraph({}, self._scheduling)
+        self._boxes: list[Box | None] = []
+        self._equal: list[list[WholeWindow]] = []
 
     @property
     def catalog(self) -> Catalog:
@@ -76,9 +90,10 @@ class EmbeddedSession(Session):
     def scheduling(self, wanted: str | Schedule) -> None:
         with self.turn.taken("scheduling"):
             self._scheduling = schedule_of(wanted)
-            for execution in self._executions():
-                if isinstance(execution, SingleBox):
-                    execution.scheduler.schedule = self._scheduling
+            self._graph.scheduler.schedule = self._scheduling
+            for query in self.queries.values():
+                if isinstance(query.live.execution, SingleBox):
+                    query.execution.scheduler.schedule = self._scheduling
 
     @property
     def dead_letters(self) -> list[DeadLetters]:
@@ -129,12 +144,11 @@ class EmbeddedSession(Session):
         relation = parse(cql, self.catalog)
         every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
         chosen = plan_query(relation, options.plan, every)
-        physical, fresh = self._shared(chosen) if options.share else (chosen.physical, ())
-        live = LiveQuery(
-            fixed(chosen, physical) if taps_in(physical) else chosen, self.functions, schedule=self._scheduling
-        )
-        query = EmbeddedQuery(self, name, cql, live, self._begin(live), every, options.keep)
-        self._inherit(query, fresh, options.share)
+        shared, taken, columns = self._shared(chosen) if options.share else (chosen, [], None)
+        live = LiveQuery(shared, self.functions, schedule=self._scheduling)
+        query = EmbeddedQuery(self, name, cql, live, every, options.keep)
+        query.core_columns = columns
+        self._begin(query, taken, options.share)
         self.queries[name] = query
         return query
 
@@ -143,7 +157,6 @@ class EmbeddedSession(Session):
             query = query_in(self.queries, name)
             del self.queries[name]
             query.events.append({"event": "dropped", "at": query.frontier})
-            self.parts.leave(name, query.live.sources)
 
     def start(self, trigger: str | None = None) -> Self:
         """Nothing to do here: a session in this process runs whenever rows are pushed."""
@@ -164,13 +177,14 @@ class EmbeddedSession(Session):
         batches = {name: self.streams[name].batch(value, self._now(name)) for name, value in given.items()}
         # A stream is silent if it has nothing although others were further before: see how jobs set registers.
         before = {name: self._newest(stream) for name, stream in self.streams.items()}
+        graph = self.graph
         for name, batch in batches.items():
-            self._feed(name, batch)
+            self._feed(name, batch, graph)
             self.streams[name].raise_register()
         for name, silent in self.streams.items():
             if name not in batches or batches[name].num_rows == 0:
                 silent.demand(self._now(name), before[name])
-        self._advance()
+        self._advance(graph)
         self._attend({name: batch.num_rows for name, batch in batches.items()})
         warn_of(counted(dead for name, s in self.streams.items() for dead in s.dead[known[name] :]))
 
@@ -200,7 +214,7 @@ class EmbeddedSession(Session):
                 return
             for stream in self.streams.values():
                 stream.close()
-            self._advance()
+            self._advance(self.graph)
             self.stopped = True
 
     def _newest(self, silent: SessionStream) -> int:
@@ -221,93 +235,87 @@ class EmbeddedSession(Session):
     def _registers(self) -> dict[str, int]:
         return {name: stream.register for name, stream in self.streams.items()}
 
-    def _feed(self, name: str, batch: pa.RecordBatch) -> None:
+    def _feed(self, name: str, batch: pa.RecordBatch, graph: SessionGraph) -> None:
         rows, times = self.streams[name].accept(batch, self._now(name))
         if len(times) == 0:
             return
-        self.parts.feed(name, rows, times)
+        graph.feed(name, rows, times)
+        earliest, latest = int(times.min()), int(times.max())
         for query in self.queries.values():
-            query.live.feed(name, rows, times)
+            if query.has_one_plan:
+                query.live.count(name, len(times), earliest, latest)
+            else:
+                query.live.feed(name, rows, times)
 
-    def _advance(self) -> None:
-        known = self.parts.advance(self._registers())
+    def _advance(self, graph: SessionGraph) -> None:
+        registers = self._registers()
+        graph.advance(registers)
         for query in self.queries.values():
-            self.parts.hand_over(query.name, query.live.execution)
-            query.take(query.live.advance(known))
-        unify(self._owners())
+            query.take(query.live.advance(registers))
+        boxes = [query.box for query in self.queries.values()]
+        if boxes != self._boxes:
+            self._boxes, self._equal = boxes, equal_windows(self.queries.values())
+        unify(self._equal)
 
-    def _shared(self, plan: Plan) -> tuple[PhysicalNode, Sequence[str]]:
-        """The plan with taps on what others run already, and the parts that were made for it just now."""
-        physical = self.parts.share(plan.physical, self.queries.values(), self._scheduling)
-        core = None if taps_in(physical) else core_of(plan.query, plan.emission)
-        if core is None:
-            return physical, ()
-        part = self.parts.with_core(core)
-        if part is not None:
-            return core.above(part.plan, part.name), ()
-        alike = [q.core.needed for q in self.queries.values() if q.core and q.core.signature == core.signature]
-        if not alike:
-            return physical, ()
-        columns = core.needed.union(*alike)
-        part = self.parts.new_core(core, columns, self._registers(), self._pushes + 1, self._scheduling)
-        known = inherit_windows(part, part.execution, self._others(part))
-        part.output.clear()  # what follows from the inherited content belongs to the part's present
-        return core.above(part.plan, part.name), () if known else (part.name,)
+    @property
+    def graph(self) -> SessionGraph:
+        """The operators of the queries that run by one plan each."""
+        executions = {name: query.execution for name, query in self.queries.items() if query.has_one_plan}
+        if executions != self._graph.executions:
+            self._graph = SessionGraph(executions, self._scheduling)
+        return self._graph
 
-    def _begin(self, live: LiveQuery) -> int:
-        """Sets a new query to where its streams are; gives the instant from which on its results are whole."""
-        frontier = frontier_of(live.sources, self.parts.registers(self._registers()))
+    def _shared(self, plan: Plan) -> tuple[Plan, list[TakenPart], Columns | None]:
+        """The plan as it will run, the parts of it that others run, and the columns of its core if it has one."""
+        others = list(self.queries.values())
+        shared, taken = take_parts(plan, others)
+        common = None if taken else over_common_core(plan, ((query.core, query.core_columns) for query in others))
+        if common is None:
+            return shared, taken, None
+        over_core, columns = common
+        return *take_parts(over_core, others), columns
+
+    def _begin(self, query: EmbeddedQuery, taken: Sequence[TakenPart], share: bool) -> None:
+        """Sets a new query to where its streams are, with the present content of what it shares; its history says since
+        which push that is kept.
+        """
+        live, execution, pushes = query.live, query.execution, self._pushes
+        passed = [part.operator.passed for part in taken]
+        frontier = min([reached(live.sources, self._registers()), *passed]) if live.sources else BEGINNING
         if frontier > BEGINNING:
             live.frontier = frontier
-            live.execution.restore(frontier)
+            execution.restore(frontier)
         # A part remembers only what is valid after its own frontier, which may be ahead of the query's.
-        parts = [self.parts.named[tap.stream.name] for tap in taps_in(live.plan.physical)]
-        shared = [max(part.frontier, part.whole_from) for part in parts]
-        start = max([frontier, *shared])
-        # What changed at an instant shows only to those who also know the instant before.
-        return start + 1 if shared and start > BEGINNING and isinstance(live.plan.query, ToStream) else start
-
-    def _inherit(self, query: EmbeddedQuery, fresh: Sequence[str], share: bool) -> None:
-        """Gives a new query the present content of what it shares; its history says since which push that is kept."""
+        shared = [max(part.operator.frontier, part.begun.whole_from) for part in taken]
+        start, since = max([frontier, *shared]), {source.stream.alias: pushes + 1 for source in live.sources}
         inherited: dict[str, int] = {}
-        query.since = {source.stream.alias: self._pushes + 1 for source in query.live.sources}
-        taps = taps_in(query.plan.physical)
-        for tap in taps:
-            part = self.parts.named[tap.stream.name]
-            part.join(query.name)
-            query.since |= part.since
-            if part.name not in fresh:
-                inherited |= {alias: push for alias, push in part.since.items() if push <= self._pushes}
-                self._give(query, tap.stream.alias, part.present())
-        if share and isinstance(query.live.execution, SingleBox):
-            known = inherit_windows(query, query.live.execution, self._owners())
-            at = isinstance(query.plan.query, ToStream)
-            query.start = max([query.start, *(window.whole_from + at for window in known.values())])
-            inherited |= {alias: window.since for alias, window in known.items()}
+        # What changed at an instant shows only to those who also know the instant before.
+        at = isinstance(query.plan.query, ToStream)
+        start += at and bool(shared) and start > BEGINNING
+        for part in taken:
+            wire, begun = part.enter(execution.box), part.begun
+            since |= begun.since
+            inherited |= {alias: push for alias, push in begun.since.items() if push <= pushes}
+            query.taken.update({operator: part.owner.begun(operator) for operator in part.operators})
+            if part.operator not in self.part_names:
+                self.part_names[part.operator] = f"part {next(self._numbers)}"
+            for content in present_parts(part.operator, part.operator.frontier):
+                execution.scheduler.send([wire], content)
+        for window, kept in list(windows_in_common(query, self.queries.values())) if share else ():
+            execution.scheduler.send([window.wire], kept.content())
+            start = max(start, kept.whole_from + at)
+            since[window.alias] = inherited[window.alias] = kept.since
+        query.own = Begun(since, start)
         query.events.append(
             {
                 "event": "started",
-                "at": None if query.start == BEGINNING else query.start,
-                "shares": sorted(tap.stream.name for tap in taps),
+                "at": None if start == BEGINNING else start,
+                "shares": sorted({self.part_names[part.operator] for part in taken}),
                 "inherited": dict(sorted(inherited.items())),
             }
         )
 
-    def _give(self, query: EmbeddedQuery, alias: str, content: Elements) -> None:
-        if len(content):
-            query.live.execution.feed(alias, content)
-
-    def _others(self, part: SharedPart) -> list[Owner]:
-        return [owner for owner in self._owners() if owner is not part]
-
-    def _owners(self) -> list[Owner]:
-        return [*self.queries.values(), *self.parts.named.values()]
-
-    def _executions(self) -> Iterator[Execution]:
-        yield from (part.execution for part in self.parts.named.values())
-        yield from (query.live.execution for query in self.queries.values())
-
     def _segments(self) -> Iterator[Segment]:
-        for execution in self._executions():
-            for state in execution.states():
+        for query in self.queries.values():
+            for state in query.live.execution.states():
                 yield from state.segments

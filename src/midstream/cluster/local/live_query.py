@@ -24,7 +24,7 @@ from midstream.job.task.results import result_table
 from midstream.migration.contents import kept_windows
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.history import MigrationRecord, Recorder
-from midstream.migration.in_part import way
+from midstream.migration.in_part import copied, way
 from midstream.migration.live_statistics import live_statistics
 from midstream.migration.predict import predicted
 from midstream.migration.protocol import Decision, Migrating, Situation, Strategy, latest_end, latest_ends
@@ -143,20 +143,23 @@ class LiveQuery:
             return
         if self.frontier == INFINITY:
             raise InputError(f"the query has ended, rows of stream {stream} come too late")
-        earliest, latest = int(ticks.min()), int(ticks.max())
+        self.count(stream, len(ticks), int(ticks.min()), int(ticks.max()))
         for source in self.sources:
             if source.stream.name == stream:
-                alias = source.stream.alias
-                self.starts[alias] = max(self.starts.get(alias, latest), latest)
-                self.firsts[alias] = min(self.firsts.get(alias, earliest), earliest)
-                self.counts[alias] = self.counts.get(alias, 0) + len(ticks)
                 elements = source_elements(source, rows, ticks)
                 if self.adaptive is not None:
-                    self.adaptive.take(alias, elements, ticks)
+                    self.adaptive.take(source.stream.alias, elements, ticks)
                 if len(elements):
-                    self.execution.feed(alias, elements)
+                    self.execution.feed(source.stream.alias, elements)
         if self.rehearsal is not None:
             self.rehearsal.feed(stream, rows, ticks)
+
+    def count(self, stream: str, rows: int, earliest: int, latest: int) -> None:
+        """Notes that rows of a stream have come, and their times."""
+        for alias in [source.stream.alias for source in self.sources if source.stream.name == stream]:
+            self.starts[alias] = max(self.starts.get(alias, latest), latest)
+            self.firsts[alias] = min(self.firsts.get(alias, earliest), earliest)
+            self.counts[alias] = self.counts.get(alias, 0) + rows
 
     def advance(self, registers: Mapping[str, int]) -> Elements | None:
         """Learns how far the streams are; gives the results that leave because of it."""
@@ -238,11 +241,7 @@ class LiveQuery:
         """The same query, as it is, on states of its own; copying costs nothing."""
         assert isinstance(self.execution, SingleBox)
         made = LiveQuery(self.plan, self.functions, clock=self.clock)
-        made.execution = self.execution.beside(Box(self.execution.box.plan, self.functions), made.release)
-        kept = dict(self.execution.named_states())
-        for name, state in made.execution.named_states():
-            state.replace_segments(list(kept[name].segments))
-        made.execution.restore(self.frontier)
+        made.execution = self.execution.beside(copied(self.execution.box), made.release)
         made.frontier, made.registers = self.frontier, dict(self.registers)
         made.starts, made.firsts, made.counts = dict(self.starts), dict(self.firsts), dict(self.counts)
         made.batches, made.own_until = self.batches, self.own_until

@@ -17,9 +17,8 @@ from midstream.errors import MidstreamError
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import topology_now
 from midstream.job.queries.running_query import Cutting, RunningQuery
-from midstream.optimizer.fixed_plan import fixed
+from midstream.optimizer.cores import Core, core_of, over_common_core
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.scheduling.sharing import Core, core_of, whole
 
 
 @dataclass(slots=True)
@@ -62,7 +61,7 @@ class Adding:
             sharing = manifest.account(name).sharing
             columns = () if sharing is None else sharing.core or ()
             core = core_of(plan.query, plan.emission) if columns else None
-            return running(plan) if core is None else running(_over(plan, core, columns), columns)
+            return running(plan) if core is None else running(core.over(plan, columns), columns)
         plain = running(first_plan(self.job, relation, wanted, every))
         if not share or wanted is not None or self._has_partner(plain):
             return plain
@@ -115,30 +114,14 @@ class Adding:
 
     def _with_core(self, plan: Plan) -> tuple[Plan, tuple[str, ...]] | None:
         """The plan over the join that others have too, with the columns that all of them need."""
-        core = core_of(plan.query, plan.emission)
-        if core is None:
-            return None
         staying = (query for query in self._others() if query.name not in self.job.state.retiring)
-        alike = [(q, c) for q in staying if (c := self._core(q)) is not None and c.signature == core.signature]
-        if not alike:
-            return None
-        for query, _ in alike:
-            if query.core is not None and core.needed <= set(query.core):
-                return _over(plan, core, query.core), query.core
-        columns = core.needed.union(*(theirs.needed for _, theirs in alike))
-        ordered = tuple(name for name in core.core.schema.names if name in columns)
-        return _over(plan, core, ordered), ordered
+        return over_common_core(plan, ((self._core(query), query.core) for query in staying))
 
     def _core(self, query: RunningQuery) -> Core | None:
         known = self._cores.get(query.name)
         if known is None or known[0] is not query.plan:
             known = self._cores[query.name] = (query.plan, core_of(query.plan.query, query.plan.emission))
         return known[1]
-
-
-def _over(plan: Plan, core: Core, columns: tuple[str, ...] | list[str]) -> Plan:
-    """A plan that selects from its core."""
-    return fixed(plan, whole(core.above(core.part(frozenset(columns)), "core")))
 
 
 def _remembered(relation: Relation, text: str, every: int | None) -> Plan:

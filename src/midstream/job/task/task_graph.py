@@ -44,7 +44,7 @@ def probed_token(node: KeptWindow) -> tuple[object, ...]:
 
 
 def window_alias(node: PhysicalNode) -> str | None:
-    """The one stream below a node that remembers nothing; what other fragments or shared parts give is none."""
+    """The one stream below a node that remembers nothing; what other fragments give is none."""
     nodes = list(walk_physical(node))
     sources = [n for n in nodes if isinstance(n, SourceNode)]
     if any(n.stateful for n in nodes) or [type(source) for source in sources] != [SourceNode]:
