@@ -55,12 +55,6 @@ class Buffer:
         self.ledger.waiting += self.end - cursor.position
         return cursor
 
-    def leave(self, cursor: Cursor) -> None:
-        """A reader goes; what it alone held back is freed."""
-        self.cursors.remove(cursor)
-        self.ledger.waiting -= self.end - cursor.position
-        self.free()
-
     def free(self) -> None:
         """Forgets what every reader has passed."""
         passed = min((cursor.position for cursor in self.cursors), default=self.end)

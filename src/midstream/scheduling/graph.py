@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from midstream.errors import InternalError
 from midstream.scheduling.buffers import Buffer, BufferLedger, Cursor
 
 Emit = Callable[[Any], None]
@@ -149,19 +148,6 @@ class QueryGraph:
                 self._behind(node, port, before)
         self.nodes.append(node)
         return node
-
-    def remove(self, node: GraphNode) -> None:
-        """Takes an operator out that nobody reads; its feeders no longer keep anything for it."""
-        if node.readers:
-            raise InternalError(f"{node.name} is still read by {node.readers[0][0].name}")
-        self.version += 1
-        self.nodes.remove(node)
-        for port, feeder in enumerate(node.feeders):
-            node.inputs[port].buffer.leave(node.inputs[port])
-            if feeder is not None:
-                feeder.readers.remove((node, port))
-                if not feeder.readers and feeder.sink is None:
-                    self.remove(feeder)
 
     def set_break(self, node: GraphNode, port: int = 0, broken: bool = True) -> None:
         """Turns the arc into a node's input into a break node, or back."""
