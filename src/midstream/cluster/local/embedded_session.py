@@ -30,7 +30,6 @@ from midstream.cluster.local.shared_operators import (
     WholeWindow,
     equal_windows,
     take_parts,
-    unify,
     windows_in_common,
 )
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
@@ -44,6 +43,7 @@ from midstream.migration.execution import SingleBox
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.state.segment import Segment
+from midstream.operators.state.sorted_state import unify
 from midstream.optimizer.cores import Columns, over_common_core
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.scheduling.presence import present_parts
@@ -255,7 +255,7 @@ class EmbeddedSession(Session):
         boxes = [query.box for query in self.queries.values()]
         if boxes != self._boxes:
             self._boxes, self._equal = boxes, equal_windows(self.queries.values())
-        unify(self._equal)
+        unify([(w.whole_from, w.operator.frontier, w.state) for w in windows] for windows in self._equal)
 
     @property
     def graph(self) -> SessionGraph:

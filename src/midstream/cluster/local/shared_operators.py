@@ -153,10 +153,10 @@ class SessionGraph(SharedGraph):
 
     def feed(self, stream: str, rows: pa.RecordBatch, ticks: Ticks) -> None:
         """Gives rows to all sources that read a stream."""
-        common: dict[object, object] = {}
-        for number, (source, _) in enumerate(self.sources):
-            if source.stream.name == stream:
-                self.scheduler.feed(number, source_elements(source, rows, ticks, common))
+        readers = [number for number, (source, _) in enumerate(self.sources) if source.stream.name == stream]
+        common: dict[object, object] | None = {} if len(readers) > 1 else None
+        for number in readers:
+            self.scheduler.feed(number, source_elements(self.sources[number][0], rows, ticks, common))
 
     def advance(self, registers: Mapping[str, int]) -> None:
         """Learns how far the streams are; each query is as far as the last of its own."""
@@ -229,16 +229,7 @@ def windows_in_common(owner: Owner, owners: Iterable[Owner]) -> Iterator[tuple[W
 
 
 def equal_windows(owners: Iterable[Owner]) -> list[list[WholeWindow]]:
-    """The windows of different operators that hold the same rows, for `unify`."""
+    """The windows of different operators that hold the same rows."""
     windows = windows_of(owners)
     equal = grouped(((w.state.id, w.state.key, w.since, w.has_null_keys), w) for w in windows)
     return [alike for alike in equal.values() if len(alike) > 1]
-
-
-def unify(equal: Iterable[Sequence[WholeWindow]]) -> None:
-    """Lets equal windows hold the same segments: those of the one that has forgotten least, where none is missed."""
-    for windows in equal:
-        first = min(windows, key=lambda w: w.whole_from)
-        for other in windows:
-            if other is not first and first.whole_from <= other.operator.frontier:
-                other.state.replace_segments(first.state.segments)

@@ -22,7 +22,7 @@ from midstream.checkpoint.packs import SegmentEntry, StateKey
 from midstream.checkpoint.records import grouped
 from midstream.job.task.reports import Report
 from midstream.operators.state.segment import Segment
-from midstream.operators.state.sorted_state import Allowance, SortedState
+from midstream.operators.state.sorted_state import Allowance, SortedState, unify
 
 
 class Keepable(Protocol):
@@ -202,14 +202,9 @@ class Pool:
         return self.wider.get(place)
 
     def unify(self) -> None:
-        """Lets equal windows hold the same segments: those of the one that has forgotten least."""
-        windows_of = (window for task in self.tasks for window in task.windows())
-        equal = grouped((token, (frontier, state)) for token, frontier, state in windows_of)
-        for windows in equal.values():
-            first = min(windows, key=lambda window: window[0])[1]
-            for _, other in windows:
-                if other is not first:
-                    other.replace_segments(first.segments)
+        """Lets equal windows of tasks hold the same segments."""
+        windows = (window for task in self.tasks for window in task.windows())
+        unify(grouped((token, (frontier, frontier, state)) for token, frontier, state in windows).values())
 
     def entry(self, segment: Segment, name: StateKey) -> SegmentEntry:
         """Where a segment is, under the name of a state."""

@@ -314,3 +314,15 @@ def _dead_share(segment: Segment, frontier: int) -> float:
     if segment.earliest_to > frontier or segment.narrowed is not None:
         return 0.0  # what is narrowed is not looked through again and again
     return float(np.count_nonzero(segment.elements.valid_to <= frontier)) / len(segment)
+
+
+def unify(equal: Iterable[Sequence[tuple[int, int, SortedState]]]) -> None:
+    """Lets equal states hold the same segments: those of the one that has forgotten least, where none is missed.
+
+    Each comes with the instant from which on it is whole, and the one up to which its owner has forgotten.
+    """
+    for states in equal:
+        whole_from, _, first = min(states, key=lambda known: known[0])
+        for _, forgotten, other in states:
+            if other is not first and whole_from <= forgotten:
+                other.replace_segments(first.segments)
