@@ -138,6 +138,58 @@ def test_dropping_a_query_frees_just_what_no_other_uses():
     assert made.state_rows == 0
 
 
+PAIRS = "SELECT A.k, B.v AS w FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k"
+DISTINCT = "SELECT DISTINCT k FROM A [RANGE 9]"
+GROUPS = "(SELECT k, count(*) AS n FROM A [RANGE 9] GROUP BY k) AS D"
+
+
+@pytest.mark.parametrize(
+    ("alone", "joined"),
+    [
+        (PAIRS, THREE),
+        (COUNTED, f"SELECT D.k, D.n, C.v FROM {GROUPS}, C [RANGE 9] WHERE D.k = C.k"),
+        (DISTINCT, f"SELECT D.k, C.v FROM ({DISTINCT}) AS D, C [RANGE 9] WHERE D.k = C.k"),
+    ],
+    ids=["join", "aggregate", "distinct"],
+)
+def test_what_two_queries_share_goes_on_although_one_of_them_waits_for_a_silent_stream(alone, joined):
+    watched, single = Watched(), Watched()
+    ahead = watched.add("ahead", alone)
+    behind = watched.add("behind", joined, plan="((A B) C)" if alone == PAIRS else None)
+    wanted = single.add("ahead", alone)
+    assert ahead.shares == behind.shares == ["part 1"]
+    rng = random.Random(4)
+    for time in range(0, 60, 4):
+        for name in "AB":
+            rows = drawn(rng, time)
+            watched.push(name, rows)
+            single.push(name, rows)
+        assert ms.snapshot_equal(ahead.results(), wanted.results())
+    assert ahead.results().num_rows > 0 and behind.results().num_rows == 0
+    watched.push("C", [(time, time % 3, time) for time in range(0, 60, 5)])
+    watched.session.stop()
+    assert behind.results().num_rows > 0
+    for query in (ahead, behind):
+        watched.check(query)
+
+
+def test_a_part_within_a_part_is_listed_apart():
+    made = session()
+    pairs = made.query("pairs", PAIRS)
+    made.query("same", THREE, plan="((A B) C)")
+    triples = made.query("triples", THREE, plan="((A B) C)")
+    rng = random.Random(6)
+    for name in "ABC":
+        made.push(name, table(drawn(rng, 0)))
+    assert pairs.shares == ["part 1"] and triples.shares == ["part 1", "part 2"]
+    shared = triples.statistics["shared"]
+    assert shared["part 1"] == pairs.statistics["shared"]["part 1"] > 0 and shared["part 2"] > 0
+    assert triples.statistics["state_rows"] == pairs.statistics["state_rows"] == 0
+    assert sum(shared.values()) == made.state_rows
+    told = triples.explain()
+    assert "Shared part 1, read by pairs, same, triples" in told and "Shared part 2, read by same, triples" in told
+
+
 def test_a_dropped_query_can_be_named_again_and_starts_anew():
     made = session()
     made.query("q", FILTERED)

@@ -10,13 +10,13 @@ from midstream.optimizer.plans import Plan
 
 @dataclass(frozen=True)
 class FixedPlan(Plan):
-    """A plan whose physical form is settled: it reads parts that run elsewhere, or it did and goes on alone."""
+    """A plan whose physical form is settled: parts of it run already, or it selects from a core."""
 
     fixed: PhysicalNode | None = field(default=None, repr=False)
 
     @property
     def physical(self) -> PhysicalNode:
-        """The physical plan, with taps where it reads parts."""
+        """The physical plan as it is settled."""
         assert self.fixed is not None
         return self.fixed
 
