@@ -11,6 +11,7 @@ Other operators that remember the same window keep it once: their states hold th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -49,8 +50,6 @@ class Begun:
 
 class Owner(Protocol):
     """A query, of whose live operators others may want some."""
-
-    name: str
 
     @property
     def box(self) -> Box | None:
@@ -105,13 +104,13 @@ def take_parts(plan: Plan, owners: Sequence[Owner]) -> tuple[Plan, list[TakenPar
 
 def _running(key: str, owners: Iterable[Owner]) -> TakenPart | None:
     """The part of a key that somebody runs; of several, the one that most others run too."""
-    boxes = [(owner, box) for owner in owners if (box := owner.box) is not None and key in box.parts]
-    roots = [box.operators[box.parts[key]] for _, box in boxes]
+    boxes = [(owner, box, box.parts[key]) for owner in owners if (box := owner.box) is not None and key in box.parts]
     if not boxes:
         return None
-    owner, box = boxes[max(range(len(roots)), key=lambda i: roots.count(roots[i]))]
-    inside = box.inside(box.parts[key])
-    return TakenPart(_copied(box.nodes[inside[-1]]), box.operators[inside.start : inside.stop], owner)
+    readers = Counter(box.operators[root] for _, box, root in boxes)
+    owner, box, root = max(boxes, key=lambda found: readers[found[1].operators[found[2]]])
+    inside = box.inside(root)
+    return TakenPart(_copied(box.nodes[root]), box.operators[inside.start : inside.stop], owner)
 
 
 def _copied(node: PhysicalNode) -> PhysicalNode:
