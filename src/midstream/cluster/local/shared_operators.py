@@ -1,7 +1,7 @@
 """Operators that several queries of a session run together.
 
 Every query has a box of its own, but the boxes hold the same live operators where their plans do the same. So a new
-query takes over what others run already, together with its past; a query that goes is just no longer asked; one that
+query takes over what others run already, together with its past; one that is dropped takes nothing away; one that
 migrates goes on with copies. What the boxes are together is one graph, in which every query is a member with a
 frontier of its own. An operator is as far as the first of its readers: each of them reads all that it reads, so nothing
 earlier can come to it. What it gives beyond the frontier of another reader waits there for its time, as rows do.
@@ -104,13 +104,17 @@ def take_parts(plan: Plan, owners: Sequence[Owner]) -> tuple[Plan, list[TakenPar
 
 def _running(key: str, owners: Iterable[Owner]) -> TakenPart | None:
     """The part of a key that somebody runs; of several, the one that most others run too."""
-    boxes = [(owner, box, box.parts[key]) for owner in owners if (box := owner.box) is not None and key in box.parts]
+    boxes = [(owner, box, box.parts[key]) for owner, box in _boxes(owners) if key in box.parts]
     if not boxes:
         return None
     readers = Counter(box.operators[root] for _, box, root in boxes)
     owner, box, root = max(boxes, key=lambda found: readers[found[1].operators[found[2]]])
     inside = box.inside(root)
     return TakenPart(_copied(box.nodes[root]), box.operators[inside.start : inside.stop], owner)
+
+
+def _boxes(owners: Iterable[Owner]) -> Iterator[tuple[Owner, Box]]:
+    return ((owner, box) for owner in owners if (box := owner.box) is not None)
 
 
 def _copied(node: PhysicalNode) -> PhysicalNode:
@@ -197,14 +201,18 @@ class WholeWindow:
         """Whether rows with a null key are there too: a join by equality drops them."""
         return has_null_keys(self.operator, self.state)
 
+    @property
+    def holds(self) -> tuple[object, ...]:
+        """What it holds, and in which form."""
+        state = self.state
+        return state.id, state.key, tuple(state.schema.names), self.since, self.has_null_keys
+
 
 def windows_of(owners: Iterable[Owner]) -> Iterator[WholeWindow]:
     """The windows that queries keep, each once."""
     seen: set[Operator] = set()
-    for owner in owners:
-        box = owner.box
-        for i, operator in enumerate([] if box is None else box.operators):
-            assert box is not None
+    for owner, box in _boxes(owners):
+        for i, operator in enumerate(box.operators):
             if operator in seen:
                 continue
             seen.add(operator)
@@ -229,6 +237,5 @@ def windows_in_common(owner: Owner, owners: Iterable[Owner]) -> Iterator[tuple[W
 
 def equal_windows(owners: Iterable[Owner]) -> list[list[WholeWindow]]:
     """The windows of different operators that hold the same rows."""
-    windows = windows_of(owners)
-    equal = grouped(((w.state.id, w.state.key, w.since, w.has_null_keys), w) for w in windows)
+    equal = grouped((w.holds, w) for w in windows_of(owners))
     return [alike for alike in equal.values() if len(alike) > 1]
