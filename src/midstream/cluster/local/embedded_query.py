@@ -16,7 +16,6 @@ from midstream.checkpoint.stored import Period, StoredDecision, StoredMigration
 from midstream.checkpoint.stored_queries import past_migration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.local.live_query import LiveQuery
-from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_operators import Begun, SessionGraph
 from midstream.errors import MigrationError
 from midstream.html import Records
@@ -40,7 +39,6 @@ class Home(Protocol):
     """What a query asks of the session that it belongs to."""
 
     part_names: MutableMapping[Operator, str]
-    streams: dict[str, SessionStream]
     turn: Turn
 
     @property
@@ -221,7 +219,6 @@ class EmbeddedQuery(ContinuousQuery):
         with self.session.turn.taken("migrate"):
             target = plan_query(self.plan.query, plan, self.emit_every)
             self.go_on_alone()
-            self._know_starts()
             stretch = None if verify is None else ticks(verify, target.query.domain)
             self.live.migrate(target, self._possible(strategy), part=part, trigger=trigger, queue=queue, verify=stretch)
 
@@ -269,14 +266,6 @@ class EmbeddedQuery(ContinuousQuery):
             return
         self.live.execution = self.execution.beside(copied(self.execution.box), self.live.release)
         self.events.append({"event": "goes on alone", "at": self.frontier, "shared": shared})
-
-    def _know_starts(self) -> None:
-        """Knows how late the rows of its windows start, also of those that came before it was there."""
-        streams, starts = self.session.streams, self.live.starts
-        for source in self.live.sources:
-            latest = streams[source.stream.name].latest
-            if latest > BEGINNING:
-                starts[source.stream.alias] = max(starts.get(source.stream.alias, latest), latest)
 
     def drop(self) -> None:
         """Ends the query."""

@@ -280,6 +280,9 @@ class EmbeddedSession(Session):
         which push that is kept.
         """
         live, execution, pushes = query.live, query.execution, self._pushes
+        # How late rows start counts also for those that came to its windows before it was there.
+        latest = {source.stream.alias: self.streams[source.stream.name].latest for source in live.sources}
+        live.starts = {alias: tick for alias, tick in latest.items() if tick > BEGINNING}
         passed = [part.operator.passed for part in taken]
         frontier = min([reached(live.sources, self._registers()), *passed]) if live.sources else BEGINNING
         if frontier > BEGINNING:
