@@ -265,3 +265,15 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch):
     monkeypatch.delenv("NOT_SET", raising=False)
     with pytest.raises(JobError, match=r"path needs the environment variable NOT_SET, which is not set"):
         connect("sqlite", path="${NOT_SET}", table="t")
+
+
+def test_a_table_of_what_is_current_has_the_rows_of_the_newest_instant_once_all_streams_have_ended(tmp_path):
+    session = CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local")
+    session.stream("A", pa.schema([("ts", pa.int64()), ("k", pa.int64())]))
+    session.query("q", "SELECT k, COUNT(*) AS n FROM A [RANGE 60] GROUP BY k")
+    session.sink("q", connect("sqlite", path=str(tmp_path / "out.db"), table="t", form="current", key=["k"]))
+    session.start()
+    session.push("A", [{"ts": ts, "k": ts % 2} for ts in range(100)])
+    session.finish()
+    session.stop()
+    assert sorted((row["k"], row["n"]) for row in read_sqlite(tmp_path / "out.db", "t")) == [(0, 30), (1, 31)]

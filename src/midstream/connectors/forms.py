@@ -27,6 +27,8 @@ def in_form(table: pa.Table, form: Form, query: str, now: int) -> pa.Table:
     [{'k': 7, 'at': 1, 'change': 'insert'}, {'k': 8, 'at': 2, 'change': 'insert'}]
     >>> in_form(results, "current", "q", 5).to_pylist()
     [{'k': 8, 'valid_from': 2, 'valid_to': None}]
+    >>> in_form(results, "current", "q", 1).to_pylist()
+    [{'k': 7, 'valid_from': 1, 'valid_to': 4}]
     """
     if form == "rows":
         return table
@@ -37,7 +39,9 @@ def in_form(table: pa.Table, form: Form, query: str, now: int) -> pa.Table:
             hint='use form = "rows"',
         )
     if form == "current":
-        return table.filter(lives_after(table.column(TO), now))
+        # Once all streams have ended results start later, too.
+        begun = pc.less_equal(table.column(FROM), instant_of(table.schema.field(FROM).type, now))
+        return table.filter(pc.and_(begun, lives_after(table.column(TO), now)))
     values = table.drop_columns([FROM, TO])
     ended = pc.is_valid(table.column(TO))
     return pa.concat_tables(
