@@ -102,6 +102,39 @@ def test_a_column_of_another_type_is_refused_by_name_before_anything_is_written(
         assert pq.read_table(tmp_path / "out")["x"].to_pylist() == [1, 2]
 
 
+def test_a_column_that_a_text_left_out_does_not_come_back_as_another_type(tmp_path):
+    sink = connect("sqlite", path=str(tmp_path / "out.db"), table="t")
+    run(tmp_path, "SELECT k AS x, k AS y FROM A [NOW]", sink, 1, 2)
+    run(tmp_path, "SELECT k AS y FROM A [NOW]", sink, 3, 4)
+    with pytest.raises(JobError, match=r"has column x of query q as int64"):
+        run(tmp_path, "SELECT k / 2.5 AS x FROM A [NOW]", sink, 300, 400)
+
+
+@pytest.mark.parametrize(
+    ("options", "cql", "why"),
+    [
+        ({}, "SELECT ISTREAM k FROM A [RANGE 60]", "with valid_from and valid_to"),
+        ({"form": "current"}, "SELECT ISTREAM k FROM A [RANGE 60]", "gives a stream, which has no form"),
+        ({"form": "current", "key": ["k"]}, "SELECT COUNT(*) AS n FROM A [RANGE 60]", "names k, which is no column"),
+        ({}, 'SELECT k, COUNT(*) AS "K" FROM A [RANGE 60] GROUP BY k', "two columns named k"),
+    ],
+)
+def test_a_text_that_a_sink_cannot_take_is_refused_before_it_takes_the_place(options, cql, why, tmp_path):
+    session = CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local")
+    session.stream("A", pa.schema([("ts", pa.int64()), ("k", pa.int64())]))
+    session.query("q", "SELECT k, COUNT(*) AS n FROM A [RANGE 60] GROUP BY k")
+    session.sink("q", connect("sqlite", path=str(tmp_path / "out.db"), table="t", **options))
+    session.start()
+    for ts in range(9):
+        session.push("A", [{"ts": ts, "k": 1}])
+    for dry_run in (True, False):
+        with pytest.raises(JobError, match=why):
+            session.replace("q", cql, dry_run=dry_run)
+    session.push("A", [{"ts": ts, "k": 1} for ts in range(9, 20)])
+    session.finish()
+    session.stop()
+
+
 def test_rows_that_a_target_refuses_are_dead_letters_of_the_job(tmp_path):
     path = tmp_path / "out.db"
     with closing(sqlite3.connect(path)) as connection:

@@ -643,3 +643,19 @@ def test_a_text_that_is_filled_waits_until_it_has_come_to_where_kept_rows_begin(
     start, table = query.history[-1].record["complete_from"], pa.Table.from_pylist(rows)
     expected = ms.reference(new, {"A": table.slice(0, 115), "B": table})
     assert query.cql == new and 55 <= start < 90 and ms.snapshot_equal(clipped(got, start), clipped(expected, start))
+
+
+def test_a_refused_text_is_told_what_queries_keep_that_are_declared_after_it(tmp_path):
+    def opened(cql: str) -> CheckpointSession:
+        session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=2)
+        session.stream("A", SCHEMA)
+        session.query("q", cql)
+        session.query("kept", "SELECT KEEP * FROM A [RANGE 45]")
+        return session.start()
+
+    session = opened(COUNTS)
+    pushed(session, 0, 40)
+    session.stop()
+    with pytest.raises(ms.JobError, match="not the same query") as refused:
+        opened(COUNTS.replace("30", "40"))
+    assert "[RANGE 40] is derived from query kept" in str(refused.value.detail)

@@ -114,7 +114,7 @@ def take_up(session: ResumedSession) -> None:
     if not is_finished(job.manifest):
         job.deliver(job.manifest)
         for name, query in job.queries.items():
-            job.deliveries.require_types(query_of_copy(name), result_table(query.plan, None).schema)
+            job.deliveries.require_taken(query_of_copy(name), result_table(query.plan, None).schema)
 
 
 def _before_first_batch(job: Job, act: Callable[[], None]) -> None:

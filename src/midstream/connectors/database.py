@@ -84,12 +84,16 @@ class Database(ABC):
         """A value as a statement is given it."""
         return scalar.as_py()
 
+    def require(self, schema: pa.Schema) -> None:
+        """Refuses columns that a table cannot tell apart, or that lack one of the key."""
+        require_distinct_names(schema, f"{self.kind} table {self.table}")
+        require_named(self, "the key", self.key, schema)
+
     def open(self, schema: pa.Schema) -> None:
         """Makes the table and the record where they are missing; adds columns that the table lacks."""
         if schema == self._opened:
             return
-        require_distinct_names(schema, f"{self.kind} table {self.table}")
-        require_named(self, "the key", self.key, schema)
+        self.require(schema)
         with self.transaction() as run:
             run.execute(
                 f"CREATE TABLE IF NOT EXISTS {RECORD} (target TEXT NOT NULL, history TEXT NOT NULL, "

@@ -54,13 +54,17 @@ class Delta:
         """What the record of deliveries calls the sink."""
         return hidden(f"delta {self.path}")
 
+    def require(self, schema: pa.Schema) -> None:
+        """Refuses columns that a table cannot tell apart."""
+        require_distinct_names(schema, self.name)
+
     def open(self, schema: pa.Schema) -> None:
         """Makes the table where it is missing; adds columns that it lacks."""
         if schema == self._opened:
             return
         import deltalake
 
-        require_distinct_names(schema, self.name)
+        self.require(schema)
         self._table = deltalake.DeltaTable.create(self.path, schema, mode="ignore", storage_options=self._storage)
         there = [field.name for field in self._table.schema().fields]
         if missing := missing_columns(schema, there, self.name):

@@ -66,10 +66,12 @@ class Hive:
         """Where it writes."""
         return self.files.uri
 
-    def open(self, schema: pa.Schema) -> None:
-        """Refuses results that lack a column of partitions, or have no other."""
+    def require(self, schema: pa.Schema) -> None:
+        """Refuses results that lack a column of partitions, or have two of one name."""
         require_distinct_names(schema, self.name)
         require_named(self, "by", self.by, schema)
+
+    open = require
 
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the folder has had the query's results; what is there of others is removed."""

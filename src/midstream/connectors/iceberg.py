@@ -45,13 +45,17 @@ class Iceberg:
         self._catalog: Any = None
         self._table: Any = None
 
+    def require(self, schema: pa.Schema) -> None:
+        """Refuses columns that a table cannot tell apart."""
+        require_distinct_names(schema, self.name)
+
     def open(self, schema: pa.Schema) -> None:
         """Makes the table where it is missing; adds columns that it lacks."""
         if schema == self._opened:
             return
         from pyiceberg.catalog import load_catalog
 
-        require_distinct_names(schema, self.name)
+        self.require(schema)
         catalog = load_catalog(**{"name": "default", **self._settings})
         catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
         table = catalog.create_table_if_not_exists(self.table, schema, properties={RETRIES: "0"})

@@ -67,14 +67,18 @@ class KafkaTopic:
         """What the topic has had by what this has written itself, whoever's it is."""
         self._tail = Tail(None, Counter())
 
+    def require(self, schema: pa.Schema) -> None:
+        """Refuses columns of one name, and a key of columns that results do not have."""
+        require_distinct_names(schema, self.name)
+        require_named(self, "the key", self.key, schema)
+
     def open(self, schema: pa.Schema) -> None:
         """Has the topic made, where brokers do so; refuses a key of columns that results do not have."""
         if schema == self._opened:
             return
         from confluent_kafka import Producer
 
-        require_distinct_names(schema, self.name)
-        require_named(self, "the key", self.key, schema)
+        self.require(schema)
         known = {"bootstrap.servers": self.servers, **self.settings}
         found = Producer(known, logger=Quiet()).list_topics(self.topic, PATIENCE).topics[self.topic]
         if found.error is not None:

@@ -61,9 +61,11 @@ class NatsSubject:
         self._known = {"servers": servers, "stream": stream, "format": "raw", "settings": settings}
         self._subjects: dict[str, _Subject] = {}
 
-    def open(self, schema: pa.Schema) -> None:
-        """Refuses a stream that does not take the subject."""
+    def require(self, schema: pa.Schema) -> None:
+        """Refuses columns that the objects of messages cannot tell apart."""
         require_distinct_names(schema, self.name)
+
+    open = require
 
     def last(self, delivery: Delivery) -> int | None:
         """Before which instant the stream has had the query's results; None if it has none."""

@@ -8,7 +8,7 @@ later, doubles nothing and leaves nothing out. `deliver` is this law; a sink bri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Protocol
@@ -88,7 +88,8 @@ class Sink(Protocol):
     - `current`: of the new results, those that are valid at `delivery.now`; rows that are no longer are to be removed.
 
     What fails is tried again with growing pauses, but for exceptions among its `refusals`, if it has these: they say
-    that the target does not take the rows.
+    that the target does not take the rows. It may have a method `require(schema)`, which refuses columns without asking
+    the target: before a query gives them.
     """
 
     form: Form
@@ -131,6 +132,23 @@ def _deliver(sink: Sink, table: pa.Table, delivery: Delivery) -> None:
         delivery = replace(delivery, since=min(had, delivery.until))
     if delivery.since < delivery.until:
         sink.write(delivery, in_form(table, sink.form, delivery.query, delivery.now))
+
+
+def require_taken(sink: Any, query: str, results: pa.Schema, before: Collection[str]) -> None:
+    """Refuses results that a sink has no form for, or whose times are others than those that a table has had."""
+    schema = in_form(results.empty_table(), getattr(sink, "form", "rows"), query, 0).schema
+    if hasattr(sink, "require"):
+        sink.require(schema)
+    if before and hasattr(sink, "open") and results.names[-1] not in before:
+        raise JobError(
+            f"sink {sink.name} has results of query {query} with {' and '.join(_times(before))}",
+            detail=f"now they have {' and '.join(_times(results.names))}; nothing was written",
+            hint="give ISTREAM, DSTREAM or RSTREAM another target than what holds for a time",
+        )
+
+
+def _times(names: Collection[str]) -> list[str]:
+    return [name for name in ("valid_from", "valid_to", "ts") if name in names]
 
 
 def require_named(sink: Sink, what: str, names: Sequence[str], schema: pa.Schema) -> None:

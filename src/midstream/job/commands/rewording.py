@@ -11,8 +11,8 @@ from typing import Any
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation
-from midstream.checkpoint.manifest import Manifest, QueryEntry
-from midstream.checkpoint.names import copy_name
+from midstream.checkpoint.manifest import REPLACED, Manifest, QueryEntry
+from midstream.checkpoint.names import copy_name, is_rehearsal
 from midstream.errors import JobError, MidstreamError, QueryError
 from midstream.job.commands.adding import Adding, first_plan
 from midstream.job.events import MigrationCancelled, QueryReplaced, QueryWithdrawn
@@ -106,7 +106,7 @@ class Rewording:
             raise other_emission(text.name, text.relation, entry.emit_every, text.every)
         if not replace and entry.cql == text.cql:
             raise more_columns(text.name, added_columns(manifest, self.catalog.streams.values()))
-        (change,) = self.changes([text], backfill=False)
+        (change,) = self.changes([text], backfill=False, among=self._of_checkpoint(manifest))
         if not replace:
             raise refusal(text.name, entry.cql, change.verdict)
         self.job.apply(QueryReplaced(text.name, change.aside, change.freed, old))
@@ -152,12 +152,21 @@ class Rewording:
             ) from error
         return Text(query.name, cql, relation, None, query.emit_every, query.share, changed.begins)
 
-    def changes(self, texts: Sequence[Text], backfill: bool = True) -> list[Replacement]:
+    def _of_checkpoint(self, manifest: Manifest) -> dict[str, RunningQuery]:
+        """The queries that go on, also those that have yet to be declared."""
+        entries = manifest.queries.items()
+        known = {name: self._old(name, entry) for name, entry in entries if entry.status != REPLACED}
+        return {name: query for name, query in known.items() if query is not None and not is_rehearsal(name)}
+
+    def changes(
+        self, texts: Sequence[Text], backfill: bool = True, among: Mapping[str, RunningQuery] | None = None
+    ) -> list[Replacement]:
         """What putting texts in the places of queries would do, as one change; if one of them is refused, all are.
 
-        A window for which nobody keeps all rows is filled from the source where a text has a rate for that.
+        A window for which nobody keeps all rows is filled from the source where a text has a rate for that. The queries
+        `among` which they begin are those of the job, unless others are given.
         """
-        freed, queries = self.job.manifest, dict(self.job.queries)
+        freed, queries = self.job.manifest, dict(self.job.queries if among is None else among)
         begun = list[tuple[Text, str]]()
         for text in texts:
             entry = freed.queries.get(text.name) if freed else None
@@ -166,7 +175,7 @@ class Rewording:
             self._require_rest(freed, text.name, entry)
             old, aside = self._old(text.name, entry), name_of_old(freed, text.name)
             queries[text.name] = new = self._fresh(text, old)
-            self.job.deliveries.require_types(text.name, result_table(new.plan, None).schema)
+            self.job.deliveries.require_taken(text.name, result_table(new.plan, None).schema)
             if old is not None:
                 queries[aside] = old.called(aside)
             freed = with_name_free(freed, text.name, text.cql, new.plan.text)

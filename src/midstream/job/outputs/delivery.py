@@ -28,7 +28,7 @@ from midstream.checkpoint.refused import RefusedRow, keep_refused
 from midstream.checkpoint.retention import kept_from
 from midstream.checkpoint.stored_results import newest_instant, stored_results
 from midstream.connectors.fitting import require_types
-from midstream.connectors.sink import Delivery, RefusedResult, arrow, deliver
+from midstream.connectors.sink import Delivery, RefusedResult, arrow, deliver, require_taken
 from midstream.connectors.sink import Sink as ConnectedSink
 
 log = logging.getLogger(__name__)
@@ -95,12 +95,14 @@ class Deliveries:
         for record in self._records(query):
             _warn_of_replaced(record, files, manifest)
 
-    def require_types(self, query: str, schema: pa.Schema) -> None:
-        """Refuses columns for a query that the target of one of its sinks has had with other types."""
+    def require_taken(self, query: str, schema: pa.Schema) -> None:
+        """Refuses results of a query that one of its sinks cannot take, by its form or by what its target has had."""
         known = {} if self.ledger is None else self.ledger.sinks
         for of, name, sink in self._declared():
-            if of == query and (of, name) in known and _keeps_types(sink):
-                require_types(name, query, known[of, name].columns, schema)
+            if of == query:
+                before = known[of, name].columns if (of, name) in known and _keeps_types(sink) else {}
+                require_taken(sink, query, schema, before)
+                require_types(name, query, before, schema)
 
     def deliver(
         self, files: Files, manifest: Manifest | None, released: Released, may_write: Callable[[], None], epoch: int
@@ -234,7 +236,8 @@ def _give(
 ) -> Delivered:
     """Gives a sink results that it is due; gives what it has had then."""
     (results, schema), (since, until, batch_id, newest) = known, span
-    columns = {column.name: str(column.type) for column in schema}
+    # A target keeps the columns of texts that were replaced.
+    columns = {**record.columns, **{column.name: str(column.type) for column in schema}}
     aside = _Aside(ledger.files, record.sink)
     if is_told(sink):
         if _keeps_types(sink):
