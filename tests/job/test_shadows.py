@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pyarrow as pa
 import pytest
 from tests.job.test_changed_queries import SAME as WITH_MOST
@@ -115,6 +117,8 @@ def test_a_comparison_that_does_not_fit_both_texts_is_refused_before_anything_ha
         ({"columns": "k"}, "columns is about texts that are compared"),
         ({"then": "wait"}, "then is about texts that are compared"),
         ({"verify": 5, "then": "later"}, "unknown then"),
+        ({"verify": 0}, "0 ticks"),
+        ({"verify": "1 hour"}, "1 hour"),
     ):
         for dry_run in (True, False):
             with pytest.raises(ms.MidstreamError, match=why):
@@ -158,3 +162,51 @@ def test_a_migration_of_a_query_that_has_not_begun_is_not_verified(tmp_path):
     pushed(session, 9, 29)
     assert session.queries["late"].plan.text == "(y x)"
     session.stop()
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_change_that_waited_and_compared_nothing_is_told_of_at_times_as_at_numbers(cancelled, tmp_path):
+    def pushed(first: int, last: int) -> None:
+        for second in range(first, last):
+            session.push("A", [{"k": second % 3, "ts": dt.datetime(2026, 1, 1) + dt.timedelta(seconds=second)}])
+
+    session = CheckpointSession(None, checkpoint=str(tmp_path), on="local")
+    session.stream("A", pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us"))]))
+    session.query("q", "SELECT k, COUNT(*) AS n FROM A [RANGE 9 SECONDS] GROUP BY k")
+    session.start()
+    pushed(0, 12)
+    assert session.replace("q", "SELECT k, COUNT(*) AS n FROM A [RANGE 20 SECONDS] GROUP BY k")["paced"]
+    pushed(12, 13)
+    if cancelled:
+        session.queries["q"].cancel_migration()
+    pushed(13, 20)
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)])
+    session.stop()
+    assert shown.exit_code == 0 and "verified from" not in shown.stdout
+    assert ("another text: cancelled" if cancelled else "another text: done") in shown.stdout
+
+
+def test_a_text_that_gives_something_else_ends_with_the_difference_in_the_log_and_in_the_status(tmp_path, caplog):
+    session = declared(tmp_path, OLD)
+    pushed(session, 0, 15)
+    session.replace("q", FEWER, verify=20)
+    pushed(session, 15, 45)
+    record = session.queries["q"].history[-1].record
+    assert record["status"] == "differs" and "event" not in record and record["start_batch"] < record["end_batch"]
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
+    session.stop()
+    assert "only in the new plan's results" in shown and "snapshots differ first at 29" in shown
+    assert "query q keeps its text: snapshots differ first at 29" in caplog.text
+    assert "query q began to run by another text, too, with batch" in caplog.text
+
+
+def test_a_text_that_still_waits_when_the_streams_end_is_told_of_as_ended(tmp_path, caplog):
+    session = declared(tmp_path, OLD)
+    pushed(session, 0, 15)
+    session.replace("q", MOST, verify=20)
+    pushed(session, 15, 20)
+    session.finish()
+    record = session.queries["q"].history[-1].record
+    session.stop()
+    assert record["status"] == "ended" and "complete" not in record
+    assert "query q keeps its text: the streams have ended" in caplog.text

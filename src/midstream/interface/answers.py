@@ -106,6 +106,9 @@ def forecast_text(command: Command, record: Record) -> str:
             begins = [] if record["begins"] is None else [f"it would begin: {change_text(record['begins'])}"]
             warnings = [f"warning: {text}" for text in record["warnings"]]
             return "\n".join([first, *warnings, *begins, record["operators"]])
+        case ReplaceQuery(query) if command.verify is not None:
+            then = "wait then" if command.then == "wait" else "change if they give the same"
+            return f"query {query} would run by both texts for {command.verify}, and {then}: {change_text(record)}"
         case ReplaceQuery(query):
             parts = [record, *record["readers"]]
             return "\n".join(f"query {part['query']} would be replaced: {change_text(part)}" for part in parts)

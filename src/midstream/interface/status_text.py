@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from midstream.algebra.time import INFINITY, TimeDomain, amount, instant, moment, plural, seconds
+from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain, amount, instant, moment, plural, seconds
 from midstream.checkpoint.ledger import StoredSink
 from midstream.checkpoint.metrics import Rates
 from midstream.checkpoint.reading import StoredJob
@@ -157,14 +157,27 @@ def _found(change: StoredMigration) -> str:
     if verified is None or change.status == VERIFYING:
         return ""
     if verified["difference"] is None:
-        domain = TimeDomain.of_word(change.time)
-        since, until = (instant(verified[name], domain) for name in ("since", "compared_to"))
-        return f"; verified from {since} to {until}"
+        return _compared(verified["since"], verified["compared_to"], TimeDomain.of_word(change.time))
     rows = [f"\n    only in the old plan's results: {row}" for row in verified["only_in_old"][:3]]
     rows += [f"\n    only in the new plan's results: {row}" for row in verified["only_in_new"][:3]]
     kept = change.record.get("new_results")
     rows += [] if kept is None else [f"\n    the new plan's results are kept as {kept}"]
     return f"; {verified['difference']}{''.join(rows)}"
+
+
+def _compared(since: int, until: int, domain: TimeDomain) -> str:
+    """Over which instants two answers were found to be the same; nothing if they were not compared.
+
+    >>> from midstream.algebra.time import TIMESTAMP_TIME
+    >>> _compared(BEGINNING, 0, TIMESTAMP_TIME), _compared(0, INFINITY, TIMESTAMP_TIME)
+    ('; verified from the beginning to 1970-01-01 00:00:00', '; verified from 1970-01-01 00:00:00 to the end')
+    >>> _compared(INFINITY, INFINITY, TIMESTAMP_TIME)
+    ''
+    """
+    if since >= INFINITY:
+        return ""
+    first = "the beginning" if since <= BEGINNING else instant(since, domain)
+    return f"; verified from {first} to {'the end' if until >= INFINITY else instant(until, domain)}"
 
 
 def owed_lines(sink: StoredSink, domain: TimeDomain) -> Iterator[str]:

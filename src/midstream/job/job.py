@@ -58,6 +58,7 @@ from midstream.job.events import (
 from midstream.job.flow import Circumstances, Notes, batch_flow, decided
 from midstream.job.gate import Gate
 from midstream.job.migrations.migrating import MigrationAsked
+from midstream.job.migrations.verifying import tell_of_kept_texts
 from midstream.job.outputs.delivery import Deliveries
 from midstream.job.outputs.progress import Announcements
 from midstream.job.queries.completeness import tell_of_started
@@ -179,6 +180,8 @@ class Job:
                 made = self.commits.begin(batch, manifest, self.cluster.wait_for_files)
                 if batch.begins:
                     tell_of_started(made)
+                if self.state.verifications.by_query:
+                    tell_of_kept_texts(made)
                 return made
             case Collect(manifest):
                 if self.requests.news:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from midstream.algebra.declarations import Catalog
+from midstream.algebra.time import ticks
 from midstream.checkpoint.commands import ReplaceQuery
 from midstream.errors import JobError, QueryError, query_in
 from midstream.job.commands.adding import Adding
@@ -19,6 +20,7 @@ from midstream.job.queries.running_query import Beginning
 from midstream.job.queries.succession import can_wait, hands_on
 from midstream.language import parse
 from midstream.language.over_queries import with_queries
+from midstream.migration.verified import Stretch
 
 Record = dict[str, Any]
 
@@ -78,6 +80,7 @@ def shadow_by(job: Job, command: ReplaceQuery, changes: Sequence[Replacement], c
     if readers or not first.verdict.ever_complete:
         why = "other queries read it" if readers else first.verdict.complete
         raise JobError(f"another text of query {command.query} cannot be verified: {why}", hint="leave verify out")
+    Stretch(ticks(command.verify, first.new.plan.domain))  # refuses what is no stretch of time
     old = query_in(job.queries, command.query).plan
     return shadow_of(command, old, first.new.plan, first.text.cql, catalog.functions)
 

@@ -9,6 +9,7 @@ it differs, its results stay readable, as those of replaced queries do.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -29,6 +30,8 @@ from midstream.job.queries.faults import QUARANTINED
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.succession import can_wait
 from midstream.migration.verified import DIFFERS, FAILED, VERIFYING, Stretch, Verified, can_be_adopted
+
+log = logging.getLogger(__name__)
 
 ENDED = "ended"
 """What the history says of a verification whose streams ended before the rehearsed migration did."""
@@ -345,10 +348,12 @@ def _record(
 ) -> dict[str, Any]:
     """What the history says of a verification: the rehearsed migration, and what was found."""
     past = [] if manifest is None or copy is None else manifest.account(copy.name).history
-    rehearsed = next((dict(done) for done in reversed(past) if done.get("new_plan") == known.plan), None)
+    begun = next((done["start_batch"] for done in past if done.get("event") == "started"), None)
+    migrations = (dict(done) for done in reversed(past) if "event" not in done)
+    rehearsed = next((done for done in migrations if done.get("new_plan") == known.plan), None)
     if rehearsed is None and copy is not None and copy.migration is not None:
         rehearsed = copy.migration.record(old_plan, None, outcome)
-    usual = {"strategy": known.strategy, "part": None, "start_batch": None}
+    usual = {"strategy": known.strategy, "part": None, "start_batch": begun}
     return {
         **(rehearsed or usual),
         "trigger": known.trigger,
@@ -359,6 +364,16 @@ def _record(
         "verified": found.to_json(),
         **({} if known.slots is None else {"slots": list(known.slots)}),
     }
+
+
+def tell_of_kept_texts(manifest: Manifest) -> None:
+    """Logs why queries keep their texts whose other texts ended with a manifest's batch."""
+    for name, account in manifest.accounts.items():
+        for record in account.history:
+            ended = record.get("end_batch") == manifest.batch_id and record["strategy"] == "replace"
+            if ended and record["status"] in (DIFFERS, FAILED, ENDED):
+                why = record.get("why") or record["verified"]["difference"] or "the streams have ended"
+                log.warning("query %s keeps its text: %s", name, why)
 
 
 def _with_record(manifest: Manifest, name: str, record: Mapping[str, Any]) -> Manifest:

@@ -17,6 +17,7 @@ from midstream.algebra.plan import Relation, ToStream
 from midstream.algebra.time import BEGINNING, INFINITY, instant
 from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import is_rehearsal, query_of_copy
 from midstream.checkpoint.query_windows import SharingRecord
 from midstream.checkpoint.records import happened
 from midstream.job.queries.running_query import RunningQuery
@@ -109,4 +110,6 @@ def tell_of_started(manifest: Manifest) -> None:
 def _tell(name: str, record: Mapping[str, Any], earlier: Mapping[str, Any]) -> None:
     replaced = earlier.get("strategy") == "replace" and earlier["start_batch"] == record["start_batch"]
     begun = "was replaced" if replaced else "started"
+    if is_rehearsal(name):
+        name, begun = query_of_copy(name), "began to run by another text, too,"
     log.warning("query %s %s with batch %d: %s", name, begun, record["start_batch"], record["complete"] + record["gap"])
