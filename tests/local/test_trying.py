@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,24 @@ def test_another_plan_or_setting_gives_the_same_results_and_figures_of_its_own(c
     ]
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_streams_of_timestamps_are_tried_as_those_of_numbers(zone, tmp_path):
+    session = CheckpointSession(None, checkpoint=str(tmp_path / "c"), on="local")
+    session.stream("A", pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", zone))]))
+    text = "SELECT k, COUNT(*) AS n FROM A [RANGE 10 SECONDS] GROUP BY k"
+    session.query("counts", text, emit_every="2 seconds")
+    session.query("kept", "SELECT KEEP * FROM A [RANGE 1 MINUTE]")
+    session.start()
+    for second in range(0, 40, 5):
+        times = [dt.datetime(2026, 1, 1, 0, 0, at, tzinfo=zone and dt.UTC) for at in range(second, second + 5)]
+        session.push("A", [{"k": at.second % 3, "ts": at} for at in times])
+    same = session.try_(emit_every={"counts": "4 seconds"}, last=3)
+    other = session.try_({"counts": text.replace("10", "4")}, last="1 hour")
+    session.stop()
+    assert same.differences["counts"] and same.before.queries["counts"]["results"] > 0
+    assert not other.differences["counts"]
+
+
 def test_what_cannot_be_tried_is_refused_by_name(tmp_path):
     session = worked(tmp_path)
     for change, why in (
@@ -152,9 +171,12 @@ def test_what_cannot_be_tried_is_refused_by_name(tmp_path):
         ({"scheduling": "nonsense"}, "nonsense"),
         ({"memory_per_slot": "1 MB"}, "memory_per_slot must be at least"),
         ({"on": "mars"}, "cannot be tried on 'mars'"),
+        ({"last": 0}, "cannot be tried on the last 0"),
+        ({"last": "-3 minutes"}, "cannot be tried on the last -3 minutes"),
+        ({"last": "3 parsecs"}, "parsecs"),
     ):
         with pytest.raises(ms.MidstreamError, match=why):
-            session.try_(last=4, **change)
+            session.try_(**{"last": 4, **change})
     assert last_trial(files_at(str(tmp_path / "c"))) is None
     session.stop()
 

@@ -123,6 +123,15 @@ def ticks(duration: int | float | str | dt.timedelta, domain: TimeDomain) -> int
     return int(duration)
 
 
+def duration_of(number: int | None, domain: TimeDomain) -> int | dt.timedelta | None:
+    """So many ticks as a duration.
+
+    >>> duration_of(5, INTEGER_TIME), duration_of(5_000_000, TIMESTAMP_TIME)
+    (5, datetime.timedelta(seconds=5))
+    """
+    return number if number is None or domain.is_integer else dt.timedelta(microseconds=number)
+
+
 def tick_at(instant: int | str | dt.datetime, domain: TimeDomain) -> int:
     """The tick of an instant; a timestamp without a zone is one of UTC.
 

@@ -121,5 +121,5 @@ def _since(table: pa.Table, since: int) -> pa.Table:
     if first == "ts":
         return table.filter(pc.greater_equal(table[first], start))
     later = table.filter(pc.or_kleene(pc.is_null(table["valid_to"]), pc.greater(table["valid_to"], start)))
-    starts = pc.max_element_wise(later["valid_from"], start)
+    starts = pc.if_else(pc.less(later["valid_from"], start), start, later["valid_from"])
     return later.set_column(later.schema.get_field_index("valid_from"), "valid_from", starts)

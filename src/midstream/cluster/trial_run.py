@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from midstream.adaptation.cost_corrections import HandledRows
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import duration_of
 from midstream.checkpoint.names import query_of
 from midstream.cluster.trial import TrialFigures
 from midstream.job.queries.running_query import RunningQuery
@@ -61,7 +62,8 @@ class TrialRun:
             for name, stream in batches.streams.items():
                 session.stream(name, sources[name], time=stream.time, columns=stream.columns, max_ahead="any")
             for name, query in side.queries.items():
-                session.query(name, query.cql, plan=query.plan.text or None, emit_every=query.emit_every)
+                every = duration_of(query.emit_every, query.plan.domain)
+                session.query(name, query.cql, plan=query.plan.text or None, emit_every=every)
             with session:
                 if self.on == "spark":
                     session.start("available")

@@ -20,7 +20,7 @@ import pyarrow as pa
 from midstream.adaptation.cost_corrections import fitted
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.statistics import UNKNOWN
-from midstream.algebra.time import TIMESTAMP_TIME, ticks
+from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, ticks
 from midstream.checkpoint.manifest import REPLACED, Manifest
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
@@ -97,6 +97,8 @@ class Trying:
 
     def tried(self, change: Change, last: Duration) -> Trial:
         """What a change would have done to the last batches: so many, or those of a time."""
+        if ticks(last, INTEGER_TIME if isinstance(last, int) else TIMESTAMP_TIME) <= 0:
+            raise InputError(f"a change cannot be tried on the last {last}", hint="give a number of batches, or a time")
         manifest = self.job.manifest
         if manifest is None:
             raise JobError("the job has had no batch yet", hint="wait for its first batch")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from midstream.checkpoint.commands import CorrectCosts
+from midstream.checkpoint.status import job_at
 from midstream.interface.asking import asked
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
@@ -55,6 +56,7 @@ def try_(
     from midstream.cluster.trying import SETTINGS
     from midstream.interface.jobs.checking import declarations_of
 
+    job_at(checkpoint)  # refuses a place where no job has run
     job = _sound(job_file)
     memory = SessionOptions.memory_per_slot if against is None else _sound(against).options.memory_per_slot
     # The checkpoint has the others as they are.
