@@ -12,9 +12,10 @@ from tests.job.test_replacing import clipped
 from typer.testing import CliRunner
 
 import midstream as ms
-from midstream.checkpoint.commands import CancelMigration, ReplaceQuery, SwitchQuery
+from midstream.checkpoint.commands import CancelMigration, ForecastOf, ReplaceQuery, SwitchQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
+from midstream.interface.answers import answer_text, forecast_text
 from midstream.interface.cli.app import app
 
 FEWER = "SELECT k, COUNT(*) AS n, MIN(v) AS low FROM A [RANGE 12] WHERE k < 2 OR v < 28 GROUP BY k"
@@ -210,3 +211,26 @@ def test_a_text_that_still_waits_when_the_streams_end_is_told_of_as_ended(tmp_pa
     session.stop()
     assert record["status"] == "ended" and "complete" not in record
     assert "query q keeps its text: the streams have ended" in caplog.text
+
+
+def test_a_query_in_quarantine_has_nothing_that_another_text_could_be_compared_with(tmp_path):
+    session = declared(tmp_path, "SELECT k, 100 // (v - 7) AS x FROM A [RANGE 12]")
+    pushed(session, 0, 15)
+    for dry_run in (True, False):
+        with pytest.raises(ms.JobError, match="cannot be verified: it is in quarantine"):
+            session.replace("q", "SELECT k, 100 // (v + 7) AS x FROM A [RANGE 12]", verify=5, dry_run=dry_run)
+    session.stop()
+
+
+def test_what_waits_is_told_by_its_first_instant_and_by_what_giving_it_up_would_do(tmp_path):
+    session = declared(tmp_path, OLD)
+    pushed(session, 0, 15)
+    longer = OLD.replace("12", "40")
+    for dry_run in (True, False):
+        assert session.replace("q", longer, incomplete="withhold", dry_run=dry_run)["earliest"] == ", not before 55"
+    pushed(session, 15, 17)
+    asked = CancelMigration("q")
+    told = carry_out(session, ForecastOf(asked))
+    assert told["text"] == longer and forecast_text(asked, told) == f"query q would stay with its text, not {longer}"
+    assert answer_text(asked, carry_out(session, asked)) == "query q stays with its text"
+    session.stop()

@@ -117,9 +117,10 @@ def carry_out(session: Commanded, command: Command) -> Any:
             return {"from": before, "to": session.scheduling}
         case CancelMigration(name):
             query = session.queries_by(name)
-            left = query.migrating
+            left, known = query.migrating, job.state.verifications.by_query.get(name)
             query.cancel_migration()
-            return {"query": name, "plan": query.plan.text, "cancelled": left}
+            text = None if known is None or known.shadow is None else known.shadow.cql
+            return {"query": name, "plan": query.plan.text, "cancelled": left, "text": text}
         case Rebalance(protocol, by, routing):
             return {"changes": session.rebalance(routing, protocol=protocol, by=by)}
         case CancelRebalance():

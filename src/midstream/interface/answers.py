@@ -48,7 +48,8 @@ def answer_text(command: Command | None, answer: Record) -> str:
             changes = "changes" if command.verify is None else f"is verified for {command.verify}, and then changes"
             return f"query {query} {changes} from {answer['from']} to {answer['to']}"
         case CancelMigration(query):
-            return f"query {query} stays with {answer['plan']}, not {answer['cancelled']}"
+            kept = "its text" if answer["text"] else f"{answer['plan']}, not {answer['cancelled']}"
+            return f"query {query} stays with {kept}"
         case ScheduleOperators():
             return f"scheduling changes from {answer['from']} to {answer['to']}"
         case Adapt(query):
@@ -60,9 +61,8 @@ def answer_text(command: Command | None, answer: Record) -> str:
             if answer["paced"]:
                 named = ", ".join(part["query"] for part in parts)
                 many = f"queries {named} are" if answer["readers"] else f"query {query} is"
-                return (
-                    f"{many} replaced once the new text can go on from where the old one ends, which answers until then"
-                )
+                until = f"which answers until then{answer['earliest']}"
+                return f"{many} replaced once the new text can go on from where the old one ends, {until}"
             if command.verify is not None:
                 then = "and waits then" if command.then == "wait" else "and changes if they give the same"
                 return f"query {query} runs by both texts for {command.verify}, {then}"
@@ -95,7 +95,8 @@ def forecast_text(command: Command, record: Record) -> str:
         case Migrate():
             return migration_forecast(record)
         case CancelMigration(query):
-            return f"query {query} would stay with {record['plan']}, not {record['cancelled']}"
+            left = record["text"] or record["cancelled"]
+            return f"query {query} would stay with {'its text' if record['text'] else record['plan']}, not {left}"
         case ScheduleOperators():
             return f"scheduling would change from {record['from']} to {record['to']}"
         case Adapt(query):
@@ -247,6 +248,7 @@ def change_text(record: Record) -> str:
     from midstream.job.queries.verdict import WindowVerdict  # help on commands does without what runs jobs
 
     takes = f" (about {seconds(record['seconds'])} to read rows)" if record["seconds"] else ""
-    until = "; the old text answers until this one can go on from where it ends" if record["paced"] else record["gap"]
+    waits = f"; the old text answers until this one can go on from where it ends{record['earliest']}"
+    until = waits if record["paced"] else record["gap"]
     windows = [str(WindowVerdict(**window)) for window in record["windows"]]
     return "\n  ".join([f"{record['complete']}{until}{takes}", *windows])

@@ -77,9 +77,12 @@ def forecast(job: Job, command: Command, catalog: Catalog) -> Record:
         case Migrate(name, plan):
             return _migrate(job, query_in(job.queries, name), plan, command.part)
         case CancelMigration(name):
-            query = query_in(job.queries, name)
+            query, known = query_in(job.queries, name), job.state.verifications.by_query.get(name)
+            if known is not None and query.migration is None:
+                text = None if known.shadow is None else known.shadow.cql
+                return {"query": name, "plan": query.plan.text, "cancelled": known.plan, "text": text}
             migration = require_cancellable(query, move_of(job.manifest, name))
-            return {"query": name, "plan": query.plan.text, "cancelled": migration.target.plan.text}
+            return {"query": name, "plan": query.plan.text, "cancelled": migration.target.plan.text, "text": None}
         case ScheduleOperators(scheduling):
             return {"from": job.state.settings.scheduling, "to": schedule_of(scheduling).name}
         case AddQuery():

@@ -77,8 +77,9 @@ def shadow_by(job: Job, command: ReplaceQuery, changes: Sequence[Replacement], c
         if asked:
             raise QueryError(f"{asked[0]} is about texts that are compared", hint="give verify, such as '1 hour', too")
         return None
-    if readers or not first.verdict.ever_complete:
-        why = "other queries read it" if readers else first.verdict.complete
+    stopped = command.query in job.state.faults.stopped
+    if readers or stopped or not first.verdict.ever_complete:
+        why = "other queries read it" if readers else "it is in quarantine" if stopped else first.verdict.complete
         raise JobError(f"another text of query {command.query} cannot be verified: {why}", hint="leave verify out")
     Stretch(ticks(command.verify, first.new.plan.domain))  # refuses what is no stretch of time
     old = query_in(job.queries, command.query).plan

@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 ENDED = "ended"
 """What the history says of a verification whose streams ended before the rehearsed migration did."""
 
+KEPT = {DIFFERS: "", FAILED: "", ENDED: "the streams have ended", "cancelled": "it is in quarantine"}
+"""Why a query keeps its text, by how a batch ended the other one, where that says no more."""
+
 Queries = MutableMapping[str, RunningQuery]
 
 
@@ -371,8 +374,8 @@ def tell_of_kept_texts(manifest: Manifest) -> None:
     for name, account in manifest.accounts.items():
         for record in account.history:
             ended = record.get("end_batch") == manifest.batch_id and record["strategy"] == "replace"
-            if ended and record["status"] in (DIFFERS, FAILED, ENDED):
-                why = record.get("why") or record["verified"]["difference"] or "the streams have ended"
+            if ended and (usual := KEPT.get(record["status"])) is not None:
+                why = record.get("why") or record["verified"]["difference"] or usual
                 log.warning("query %s keeps its text: %s", name, why)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from midstream.algebra.time import BEGINNING, INFINITY, plural, size
+from midstream.algebra.time import BEGINNING, INFINITY, instant, plural, size
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.query_windows import ALWAYS, BySlot
 from midstream.job.queries.backfill import Backfill, OldRows
@@ -59,7 +59,7 @@ class Verdict:
     as `complete` says).
 
     `seconds` is what reading the rows is expected to take, in one slot. `gap` says for which instants nobody answers if
-    it takes another's place at once.
+    it takes another's place at once; `earliest` before which instant it does not, as it gives none that lack rows.
     """
 
     windows: tuple[WindowVerdict, ...]
@@ -69,6 +69,7 @@ class Verdict:
     seconds: float
     gap: str = ""
     paced: bool = False
+    earliest: str = ""
 
     @staticmethod
     def of(
@@ -93,7 +94,9 @@ class Verdict:
         seconds = sum(window.rows for window in windows) * (costs.row + costs.probe + costs.insert) / costs.second
         ended = INFINITY if query.begins.paced else answered_to(before, name, INFINITY)
         gap = unanswered(ended, record.start, query.plan.domain)
-        return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds, gap)
+        withheld = record.lacks_rows and record.whole_from_start
+        earliest = f", not before {instant(record.start, query.plan.domain)}" if withheld else ""
+        return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds, gap, earliest=earliest)
 
     @property
     def given(self) -> int:
@@ -126,7 +129,7 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         windows = [asdict(window) for window in self.windows]
-        told = {name: getattr(self, name) for name in ("complete_from", "complete", "gap", "paced")}
+        told = {name: getattr(self, name) for name in ("complete_from", "complete", "gap", "paced", "earliest")}
         return {"windows": windows, "seconds": round(self.seconds, 3), **told}
 
     def __str__(self) -> str:
