@@ -27,11 +27,19 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.api import ask
-from midstream.checkpoint.commands import CancelMigration, CancelRebalance, DropQuery, ReplaceQuery
+from midstream.checkpoint.commands import (
+    AddQuery,
+    CancelMigration,
+    CancelRebalance,
+    DropQuery,
+    ForecastOf,
+    ReplaceQuery,
+)
 from midstream.checkpoint.names import copy_name
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
 from midstream.errors import MidstreamError
+from midstream.interface.answers import forecast_text
 from midstream.interface.cli.app import app
 from midstream.interface.jobs.job_file import job_of
 
@@ -659,3 +667,17 @@ def test_a_refused_text_is_told_what_queries_keep_that_are_declared_after_it(tmp
     with pytest.raises(ms.JobError, match="not the same query") as refused:
         opened(COUNTS.replace("30", "40"))
     assert "[RANGE 40] is derived from query kept" in str(refused.value.detail)
+
+
+def test_a_new_query_is_told_from_which_instant_on_it_would_answer(tmp_path):
+    session = declared(tmp_path)
+    session.query("kept", "SELECT KEEP * FROM A [RANGE 40]")
+    pushed(session, 0, 60)
+    added = AddQuery("new", COUNTS.replace("30", "10"), since=5)
+    told = carry_out(session, ForecastOf(added))
+    assert told["answers_from"] == 28
+    assert "it would begin, with instant 28: all results are complete" in forecast_text(added, told)
+    carry_out(session, added)
+    pushed(session, 60, 61)
+    assert session.results("new").column("valid_from").to_pylist()[0] == 28
+    session.stop()

@@ -176,7 +176,7 @@ def test_what_cannot_be_tried_is_refused_by_name(tmp_path):
         ({"last": "3 parsecs"}, "parsecs"),
     ):
         with pytest.raises(ms.MidstreamError, match=why):
-            session.try_(**{"last": 4, **change})
+            session.try_(**dict[str, Any]({"last": 4, **change}))
     assert last_trial(files_at(str(tmp_path / "c"))) is None
     session.stop()
 

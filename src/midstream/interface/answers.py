@@ -104,7 +104,8 @@ def forecast_text(command: Command, record: Record) -> str:
         case AddQuery(query):
             columns = ", ".join(f"{name} {kind}" for name, kind in record["columns"])
             first = f"query {query} would run by {record['plan'] or 'its only plan'} and give {columns}"
-            begins = [] if record["begins"] is None else [f"it would begin: {change_text(record['begins'])}"]
+            since = "" if record["answers_from"] is None else f", with instant {record['answers_from']}"
+            begins = [] if record["begins"] is None else [f"it would begin{since}: {change_text(record['begins'])}"]
             warnings = [f"warning: {text}" for text in record["warnings"]]
             return "\n".join([first, *warnings, *begins, record["operators"]])
         case ReplaceQuery(query) if command.verify is not None:

@@ -14,6 +14,7 @@ from midstream.adaptation.cost_corrections import TERMS, Factors, corrected
 from midstream.adaptation.policy import mode_of
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.statistics import Statistics
+from midstream.algebra.time import moment
 from midstream.checkpoint.commands import (
     Adapt,
     AddQuery,
@@ -37,6 +38,7 @@ from midstream.checkpoint.stored_slots import moving_groups
 from midstream.distribution.fragments import ARRIVAL, Routing
 from midstream.distribution.move_legality import protocol_named
 from midstream.errors import InternalError, JobError, MigrationError, QueryError, query_in
+from midstream.inputs.json_values import json_value
 from midstream.job.commands.adding import Adding
 from midstream.job.commands.replacement import replacement, switched
 from midstream.job.commands.rewording import Rewording, Text
@@ -257,6 +259,7 @@ def _add(job: Job, command: AddQuery, catalog: Catalog) -> Record:
         "columns": [[field.name, str(field.type)] for field in relation.schema],
         "warnings": list(growth(new.plan.physical)),
         "begins": None if verdict is None else verdict.to_json(),
+        "answers_from": None if verdict is None else json_value(moment(verdict.start, relation.domain)),
     }
 
 
