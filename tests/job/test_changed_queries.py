@@ -681,3 +681,21 @@ def test_a_new_query_is_told_from_which_instant_on_it_would_answer(tmp_path):
     pushed(session, 60, 61)
     assert session.results("new").column("valid_from").to_pylist()[0] == 28
     session.stop()
+
+
+@pytest.mark.parametrize("incomplete", ["emit", "withhold"])
+def test_what_windows_over_sub_queries_lack_leaves_them_as_it_leaves_other_windows(incomplete, tmp_path):
+    old = "SELECT k, COUNT(*) AS n FROM (SELECT k, v FROM A [NOW]) [RANGE 20] GROUP BY k"
+    new = "SELECT k, SUM(n) AS m FROM (SELECT k, COUNT(*) AS n FROM A [TUMBLE 4] GROUP BY k) [RANGE 12] GROUP BY k"
+    session = declared(tmp_path, old)
+    pushed(session, 0, 40)
+    session.replace("q", new, incomplete=incomplete)
+    pushed(session, 40, 90)
+    record = session.queries["q"].history[-1].record
+    session.finish()
+    got = session.results("q")
+    session.stop()
+    rows = pa.Table.from_pylist([{"k": ts % 3, "v": ts, "ts": ts} for ts in range(90)], schema=SCHEMA)
+    assert 50 < record["complete_from"] < 65
+    whole = record["complete_from"]
+    assert ms.snapshot_equal(clipped(got, whole), clipped(ms.reference(new, {"A": rows}), whole))

@@ -281,8 +281,18 @@ def _of(number: str, many: str) -> str:
     return f"{number} {one if number == '1' else many}"
 
 
+LONGEST_SHOWN = 1900 * 365 * 24 * 3600 * 1_000_000
+"""How far from 1970 times are shown."""
+
+
 def instant(tick: int, domain: TimeDomain) -> str:
-    """An instant: a number, or a time to the microsecond."""
+    """An instant: a number, or a time to the microsecond.
+
+    >>> instant(7, INTEGER_TIME), instant(0, TIMESTAMP_TIME), instant(INFINITY, TIMESTAMP_TIME)
+    ('7', '1970-01-01 00:00:00', 'the end of time')
+    """
+    if not domain.is_integer and not -LONGEST_SHOWN < tick < LONGEST_SHOWN:
+        return "the beginning of time" if tick < 0 else "the end of time"
     if domain.is_integer:
         return str(tick)
     return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=tick)).isoformat(sep=" ")

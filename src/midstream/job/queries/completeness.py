@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from midstream.algebra.physical import SourceNode, walk_physical
+from midstream.algebra.physical import AssignWindow, SourceNode, walk_physical
 from midstream.algebra.plan import Relation, ToStream
 from midstream.algebra.time import BEGINNING, INFINITY, instant
 from midstream.algebra.windows import Hop
@@ -77,17 +77,28 @@ def whole_at(query: RunningQuery, before: Manifest | None, kept: Sequence[Sharin
 
     What windows lack that were all taken over, those lack for at least as long that had been `kept`.
     """
-    if any(n.outlives_windows for f in query.staged.fragments for n in walk_physical(f.plan)):
+    if (longer := _longer(query)) is None:
         return None
     latest = {} if before is None else before.streams.latest
     ends = [BEGINNING]
+    if longer and before is not None:  # what sub-queries gave before the query's frontier is not known either
+        ends.append(query.reached(before.streams.registers))
     for source in query.sources_read:
         if source.longest is None:
             return None
         if source.stream.name in latest:
             ends.append(end_of(source, latest[source.stream.name]))
     known = [INFINITY if one.whole_at is None else one.whole_at for one in kept if one.lacks_rows]
-    return min(max(ends), max(known, default=INFINITY))
+    end = max(ends)
+    return min(end + longer if BEGINNING < end < INFINITY - longer else end, max(known, default=INFINITY))
+
+
+def _longer(query: RunningQuery) -> int | None:
+    """For how long windows over sub-queries remember what these give, at most; None: something remembers for longer."""
+    nodes = [node for fragment in query.staged.fragments for node in walk_physical(fragment.plan)]
+    lengths = [n.longest if isinstance(n, AssignWindow) else None for n in nodes if n.outlives_windows]
+    known = [length for length in lengths if length is not None]
+    return sum(known) if len(known) == len(lengths) else None
 
 
 def lacking_rows(

@@ -94,7 +94,7 @@ class Verdict:
         seconds = sum(window.rows for window in windows) * (costs.row + costs.probe + costs.insert) / costs.second
         ended = INFINITY if query.begins.paced else answered_to(before, name, INFINITY)
         gap = unanswered(ended, record.start, query.plan.domain)
-        withheld = record.lacks_rows and record.whole_from_start
+        withheld = record.lacks_rows and record.whole_from_start and BEGINNING < record.start < INFINITY
         earliest = f", not before {instant(record.start, query.plan.domain)}" if withheld else ""
         return Verdict(windows, record.start, told["complete_from"], told["complete"], seconds, gap, earliest=earliest)
 
