@@ -213,3 +213,21 @@ def test_the_schema_allows_the_keys_of_the_examples(example: Path):
     for table, keys in (("streams", STREAM_KEYS), ("queries", QUERY_KEYS)):
         for entry in content[table].values():
             assert set(entry) <= set(keys)
+
+
+@pytest.mark.parametrize(
+    ("stream", "query", "said"),
+    [
+        ('retain = "100 MB"', "", "streams.a.retain: unknown unit of time 'mb'"),
+        ('retain = "1 minute"\nkeep = ["nope"]', "", "streams.a.retain: unknown column nope"),
+        ("", 'since = "soon"', "queries.q.since: 'soon' is no instant of this job"),
+    ],
+)
+def test_what_is_kept_and_asked_of_the_past_is_checked_where_it_stands(stream, query, said, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "job.toml").write_text(
+        '[job]\ncheckpoint = "c"\non = "local"\n[streams.a]\nformat = "json"\npath = "a"\n'
+        f'schema = "id BIGINT, ts TIMESTAMP"\n{stream}\n[queries.q]\ncql = "SELECT id FROM a [NOW]"\n{query}\n'
+    )
+    answer = CliRunner().invoke(app, ["check", str(tmp_path / "job.toml")])
+    assert answer.exit_code == 2 and said in answer.output and "1 mistake" in answer.output

@@ -192,7 +192,7 @@ def test_a_query_that_is_added_by_request_is_filled_from_the_source(tmp_path):
 
 
 def test_a_job_file_fills_a_changed_text_from_the_source(tmp_path):
-    def ran(cql: str, last: int, *options: str) -> Any:
+    def ran(cql: str, last: int, *options: str) -> str:
         for first in range(last - 50, last, EACH):
             pq.write_table(rows_of(first, first + EACH), tmp_path / "a" / f"{first:04d}.parquet")
         (tmp_path / "job.toml").write_text(
@@ -201,10 +201,12 @@ def test_a_job_file_fills_a_changed_text_from_the_source(tmp_path):
         )
         done = CliRunner().invoke(app, ["run", str(tmp_path / "job.toml"), "--available", *options])
         assert done.exit_code == 0, done.output
+        return done.output
 
     (tmp_path / "a").mkdir()
     ran(SHORT, 50)
     ran(SHORT, 100)
+    assert "its source is read once the job runs, 20 rows a batch" in ran(LONG, 100, "--replace", "--dry-run")
     ran(LONG, 150, "--replace")
     job = ms.open(str(tmp_path / "c"))
     got, whole = job.results("q"), job.queries["q"].history[-1].record["complete_from"]

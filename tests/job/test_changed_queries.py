@@ -673,7 +673,7 @@ def test_a_new_query_is_told_from_which_instant_on_it_would_answer(tmp_path):
     session = declared(tmp_path)
     session.query("kept", "SELECT KEEP * FROM A [RANGE 40]")
     pushed(session, 0, 60)
-    added = AddQuery("new", COUNTS.replace("30", "10"), since=5)
+    added = AddQuery("new", COUNTS.replace("30", "10"), since="5")
     told = carry_out(session, ForecastOf(added))
     assert told["answers_from"] == 28
     assert "it would begin, with instant 28: all results are complete" in forecast_text(added, told)

@@ -30,6 +30,7 @@ from midstream.inputs.ddl import schema_of_ddl
 from midstream.interface.jobs.connectors import ConnectorSection
 from midstream.interface.jobs.job_file import JobFile, QuerySection, StreamSection
 from midstream.interface.jobs.sections import Mistake
+from midstream.job.queries.running_query import Beginning
 from midstream.language import parse
 from midstream.language.text import read
 from midstream.optimizer.plans import plan_query
@@ -249,6 +250,8 @@ class _Check:
             self.note(f"{place}.emit_every", lambda: _positive(ticks(every, relation.domain), every), str(every))
         if plan is not None:
             self.note(f"{place}.plan", lambda: plan_query(relation, plan), str(plan))
+        since = query.options.since
+        self.note(f"{place}.since", lambda: Beginning.since_tick(since, relation.domain), str(since))
 
     def _relation(self, query: QuerySection, place: str) -> Relation | None:
         try:
@@ -256,7 +259,8 @@ class _Check:
             return parse(query.cql, Catalog(self.known, functions_by_name(list(self.job.options.functions))))
         except MidstreamError as error:
             if not self._is_unknown_stream(error):
-                self.mistakes.append(Mistake(f"{place}.cql", error))
+                kept = next((s.name for s in self.job.streams if query.retains(s)), None)
+                self.mistakes.append(Mistake(f"{place}.cql" if kept is None else f"streams.{kept}.retain", error))
         return None
 
     def _is_unknown_stream(self, error: MidstreamError) -> bool:

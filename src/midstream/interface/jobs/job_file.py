@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import UserFunction
+from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.connectors.registry import Option
-from midstream.errors import JobError
+from midstream.errors import JobError, QueryError
 from midstream.inputs import StreamSettings
 from midstream.inputs.tables import TIME, table_view
 from midstream.interface.jobs.connectors import ConnectorSection, sink_in, source_in
@@ -54,6 +55,10 @@ class QuerySection:
     cql: str
     options: QueryOptions = QueryOptions()
     sink: ConnectorSection | None = None
+
+    def retains(self, stream: StreamSection) -> bool:
+        """Whether it is the query that keeps the rows of a stream for others."""
+        return stream.retained is not None and (self.name, self.cql) == (f"retained_{stream.name}", stream.retained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +222,12 @@ def _retained(name: str, entry: Section) -> str | None:
     retain, keep = entry.optional("retain"), entry.optional("keep") or []
     if keep and retain is None:
         entry.refuse("keep", JobError(f"{entry.at('keep')} needs {entry.at('retain')}: for how long columns are kept"))
+    if isinstance(retain, str) and not retain.strip().isdigit():
+        try:
+            ticks(retain, TIMESTAMP_TIME)
+        except QueryError as error:
+            entry.refuse("retain", error)
+            return None
     columns = ", ".join("*" if column == "*" else f'"{column}"' for column in keep or ["*"])
     return None if retain is None else f'SELECT KEEP {columns} FROM "{name}" [RANGE {retain}]'
 

@@ -274,4 +274,13 @@ def verdicts(job: Job) -> dict[str, Verdict]:
     before, state = job.manifest, job.state
     new = [] if before is None else [name for name in state.queries if name not in before.queries]
     apart, costs = state.routing.apart, job.watchers.constants
-    return {name: Verdict.of(before, state.queries, name, apart, costs) for name in new if before is not None}
+    found = {name: Verdict.of(before, state.queries, name, apart, costs) for name in new if before is not None}
+    return {name: _with_rate(state.queries[name], verdict) for name, verdict in found.items()}
+
+
+def _with_rate(query: RunningQuery, verdict: Verdict) -> Verdict:
+    """The verdict on a query that is filled from sources once it runs: only then can these be asked what they have."""
+    if query.begins.rate is None or not hands_on(query):
+        return verdict
+    why = f"its source is read once the job runs, {query.begins.rate:,} rows a batch"
+    return verdict.because({source.stream.alias: why for source in query.sources})
