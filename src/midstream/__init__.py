@@ -3,11 +3,7 @@
 Names load when first used: a Spark worker that needs the operators alone pays for nothing else.
 """
 
-import os
 from typing import TYPE_CHECKING
-
-# Arrow gives memory that it has freed back to the system after 10 ms, before the next batch asks for it again.
-os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
 
 if TYPE_CHECKING:
     from midstream.api import (
@@ -33,7 +29,7 @@ if TYPE_CHECKING:
         snapshot_equal,
     )
     from midstream.cluster.sessions import Session
-del TYPE_CHECKING, os
+del TYPE_CHECKING
 
 __version__ = "0.1.0"
 
