@@ -135,6 +135,33 @@ def test_a_text_that_a_sink_cannot_take_is_refused_before_it_takes_the_place(opt
     session.stop()
 
 
+def test_a_text_is_refused_whose_rows_a_table_could_not_have_after_those_that_the_old_one_gives_until_then(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("midstream.job.queries.filling.LEAST_WORK", 4)
+    monkeypatch.setattr("midstream.job.queries.filling.SHARE", 0)
+    session = CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local")
+    for name in "AB":
+        session.stream(name, pa.schema([("ts", pa.int64()), ("k", pa.int64())]))
+    session.query("q", "SELECT A.k FROM A [RANGE 60], B [RANGE 60] WHERE A.k = B.k")
+    session.sink("q", connect("sqlite", path=str(tmp_path / "out.db"), table="t"))
+    session.start()
+    session.push("A", [{"ts": ts, "k": 1} for ts in range(20)])  # nothing is released before B has rows
+    for dry_run in (True, False):
+        for cql, why in (
+            ("SELECT ISTREAM k FROM A [RANGE 50]", "has results of query q with valid_from and valid_to"),
+            ("SELECT k / 2.5 AS k, COUNT(*) AS n FROM A [RANGE 50] GROUP BY k", "has column k of query q as int64"),
+        ):
+            with pytest.raises(JobError, match=why):
+                session.replace("q", cql, dry_run=dry_run)
+    for ts in range(20, 60, 5):
+        session.push({name: [{"ts": ts, "k": 1}] for name in "AB"})
+    session.finish()
+    session.stop()
+    with closing(sqlite3.connect(tmp_path / "out.db")) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM t").fetchone()[0]
+
+
 def test_rows_that_a_target_refuses_are_dead_letters_of_the_job(tmp_path):
     path = tmp_path / "out.db"
     with closing(sqlite3.connect(path)) as connection:

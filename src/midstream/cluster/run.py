@@ -21,7 +21,7 @@ from midstream.errors import ClusterError, JobError, MidstreamError, MigrationEr
 from midstream.job.batch import TICKS
 from midstream.job.circumstances import require_unfinished
 from midstream.job.commands.adding import Adding, first_plan
-from midstream.job.commands.replacement import changes_by, is_much, shadow_by
+from midstream.job.commands.replacement import changes_by, is_much, require_taken_after_old, shadow_by
 from midstream.job.commands.rewording import Replacement, Rewording, Text
 from midstream.job.ending import finish, is_delivered
 from midstream.job.events import QueryAdded, ShadowBegun
@@ -266,6 +266,7 @@ class Enrolment:
 
     def begin_to_fill(self, changes: Sequence[Replacement]) -> None:
         """Runs texts that change together beside the old ones, until the windows of all are full and none is ahead."""
+        require_taken_after_old(self.job, changes)
         much = is_much(self.job, changes)
         for change in changes:
             new, name = change.new, changes[0].aside

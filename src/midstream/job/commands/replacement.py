@@ -18,6 +18,7 @@ from midstream.job.migrations.shadows import ShadowText, shadow_of
 from midstream.job.queries.filling import Pace
 from midstream.job.queries.running_query import Beginning
 from midstream.job.queries.succession import can_wait, hands_on
+from midstream.job.task.results import result_table
 from midstream.language import parse
 from midstream.language.over_queries import with_queries
 from midstream.migration.verified import Stretch
@@ -30,6 +31,8 @@ def replacement(job: Job, command: ReplaceQuery, catalog: Catalog) -> Record:
     changes = changes_by(job, command, catalog)
     if shadow_by(job, command, changes, catalog) is not None or is_paced(job, changes):
         paced = command.verify is None
+        if paced:
+            require_taken_after_old(job, changes)
         changes = [replace(change, verdict=change.verdict.behind_old(paced)) for change in changes]
     first, *readers = [change.to_json() for change in changes]
     return {**first, "readers": readers}
@@ -44,6 +47,16 @@ def is_paced(job: Job, changes: Sequence[Replacement]) -> bool:
         change.new.begins.again or (change.verdict.gap and can_wait(change.freed, change.aside, change.new))
         for change in changes
     )
+
+
+def require_taken_after_old(job: Job, changes: Sequence[Replacement]) -> None:
+    """Refuses texts whose results sinks cannot take after those that the old texts give them until then.
+
+    A sink that has had nothing yet is given results of the old text first.
+    """
+    for change in changes:
+        old = result_table(query_in(job.queries, change.text.name).plan, None).schema
+        job.deliveries.require_taken(change.text.name, result_table(change.new.plan, None).schema, old)
 
 
 def is_much(job: Job, changes: Sequence[Replacement]) -> bool:

@@ -95,12 +95,17 @@ class Deliveries:
         for record in self._records(query):
             _warn_of_replaced(record, files, manifest)
 
-    def require_taken(self, query: str, schema: pa.Schema) -> None:
-        """Refuses results of a query that one of its sinks cannot take, by its form or by what its target has had."""
+    def require_taken(self, query: str, schema: pa.Schema, first: pa.Schema | None = None) -> None:
+        """Refuses results of a query that one of its sinks cannot take, by its form or by what its target has had.
+
+        Before them the target may be given `first` what has other columns.
+        """
         known = {} if self.ledger is None else self.ledger.sinks
+        due = {column.name: str(column.type) for column in first or ()}
         for of, name, sink in self._declared():
             if of == query:
-                before = known[of, name].columns if (of, name) in known and _keeps_types(sink) else {}
+                had = known[of, name].columns if (of, name) in known else {}
+                before = {**due, **had} if _keeps_types(sink) else {}
                 require_taken(sink, query, schema, before)
                 require_types(name, query, before, schema)
 
