@@ -21,13 +21,13 @@ from tests.profiles import always
 from typer.testing import CliRunner
 
 import midstream as ms
-from midstream.checkpoint.commands import AddQuery, CancelMigration, ReplaceQuery
+from midstream.checkpoint.commands import AddQuery, CancelMigration, ForecastOf, ReplaceQuery
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import carry_out
 from midstream.cluster.sinks import connect
 from midstream.connectors.source import Position, Positions, Source
 from midstream.connectors.sources.sqlite import SqliteRows
-from midstream.interface.answers import forecast_text
+from midstream.interface.answers import answer_text, forecast_text
 from midstream.interface.cli.app import app
 from midstream.job.commands.forecast import forecast
 from midstream.lab.fuzz.changed_jobs import ReadJob, clipped, wrong_after_change
@@ -339,6 +339,25 @@ def test_a_file_that_is_gone_is_named_before_anything_happens(tmp_path):
     job.write(110)
     assert job.text == SHORT
     job.require_complete(SHORT, 0)
+
+
+def test_the_answer_to_a_replacement_says_why_windows_start_empty_as_its_forecast_does(tmp_path):
+    job = FolderJob(tmp_path)
+    job.write(100)
+    job.file(50).unlink()
+    command = ReplaceQuery("q", LONG, backfill_rate=10)
+    expected = forecast_text(command, carry_out(job.session, ForecastOf(command))).split("\n")
+    answer = answer_text(command, carry_out(job.session, command)).split("\n")
+    job.session.stop()
+    assert answer[1:] == expected[1:] and "0050.parquet of stream A, which was read, is gone" in answer[1]
+
+
+def test_the_answer_to_a_replacement_that_waits_says_what_its_windows_start_with(tmp_path):
+    job = FolderJob(tmp_path)
+    job.write(100)
+    answer = answer_text(ReplaceQuery("q", LONG), job.replace()).split("\n")
+    job.session.stop()
+    assert answer[0].startswith("query q is replaced once") and "is backfilled from the source of stream A" in answer[1]
 
 
 def test_a_file_that_goes_while_windows_are_filled_ends_the_change_and_the_old_text_goes_on(tmp_path):

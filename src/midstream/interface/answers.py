@@ -62,12 +62,12 @@ def answer_text(command: Command | None, answer: Record) -> str:
                 named = ", ".join(part["query"] for part in parts)
                 many = f"queries {named} are" if answer["readers"] else f"query {query} is"
                 until = f"which answers until then{answer['earliest']}"
-                return f"{many} replaced once the new text can go on from where the old one ends, {until}"
+                told = f"{many} replaced once the new text can go on from where the old one ends, {until}"
+                return "\n  ".join([told, *(line for part in parts for line in _window_lines(part))])
             if command.verify is not None:
                 then = "and waits then" if command.then == "wait" else "and changes if they give the same"
                 return f"query {query} runs by both texts for {command.verify}, {then}"
-            replaced = [(p["query"], p["complete"] + p["gap"]) for p in parts]
-            return "\n".join(f"query {name} is replaced with the next batch: {told}" for name, told in replaced)
+            return "\n".join(f"query {p['query']} is replaced with the next batch: {change_text(p)}" for p in parts)
         case SwitchQuery(query):
             return f"query {query} changes with the next batch; {verified_text(answer['verified'])}"
         case DropQuery(query):
@@ -246,10 +246,13 @@ def links_text(record: Record) -> str:
 
 def change_text(record: Record) -> str:
     """What a query starts with, a window a line."""
-    from midstream.job.queries.verdict import WindowVerdict  # help on commands does without what runs jobs
-
     takes = f" (about {seconds(record['seconds'])} to read rows)" if record["seconds"] else ""
     waits = f"; the old text answers until this one can go on from where it ends{record['earliest']}"
     until = waits if record["paced"] else record["gap"]
-    windows = [str(WindowVerdict(**window)) for window in record["windows"]]
-    return "\n  ".join([f"{record['complete']}{until}{takes}", *windows])
+    return "\n  ".join([f"{record['complete']}{until}{takes}", *_window_lines(record)])
+
+
+def _window_lines(record: Record) -> list[str]:
+    from midstream.job.queries.verdict import WindowVerdict  # help on commands does without what runs jobs
+
+    return [str(WindowVerdict(**window)) for window in record["windows"]]
