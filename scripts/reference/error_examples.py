@@ -18,7 +18,9 @@ from midstream.checkpoint.failures import storage_errors
 from midstream.checkpoint.local_files import LocalFiles
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
+from midstream.cluster.sinks import connect
 from midstream.cluster.spark.failures import in_words
+from midstream.connectors.sink import Delivery, deliver
 from midstream.inputs.ddl import schema_of_ddl
 from midstream.interface.cli.endings import _unexpected
 from midstream.interface.jobs.job_file import job_of
@@ -61,6 +63,12 @@ def _taken_name() -> None:
     files = LocalFiles(str(Path("orders.checkpoint").absolute()))
     for _ in range(2):
         files.write_atomic("manifests/17", b"batch 17", only_if_absent=True)
+
+
+def _two_rows_of_a_key() -> None:
+    rows = pa.table({"k": [7, 7], "v": [1, 2], "valid_from": [0, 0], "valid_to": [9, 9]})
+    sink = connect("sqlite", path="orders.db", table="now", form="current", key=["k"])
+    deliver(sink, rows, Delivery("now", "query", "job", "job", 3, 0, 5, rows.schema))
 
 
 def _refused_migration() -> None:
@@ -172,6 +180,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             _taken_name,
             "two drivers tried to commit the same batch; exactly one succeeds.",
             "nothing: the driver that lost stops by itself. Find out who runs the job twice.",
+        ),
+    ),
+    "UntakenResults": (
+        Example(
+            _two_rows_of_a_key,
+            "results of a query that its table cannot have: two at a time with the same key, or one without a key.",
+            "give the query another text with `--replace`, which takes its place at once, or write to another table.",
         ),
     ),
     "HeldLease": (

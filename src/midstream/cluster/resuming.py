@@ -19,6 +19,7 @@ from midstream.checkpoint.lease import Heartbeat
 from midstream.checkpoint.names import copy_name, is_rehearsal, query_of_copy, replaced_name
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.run import Enrolment, Run
+from midstream.connectors.sink import UntakenResults
 from midstream.errors import MidstreamError
 from midstream.job.circumstances import is_finished
 from midstream.job.commands.replacement import is_paced
@@ -170,7 +171,8 @@ def _plan_again(session: ResumedSession, instead: Mapping[str, Text] | None = No
 def _fill_first(session: ResumedSession) -> None:
     """Lets old texts go on where those that take their places at the start may have to be filled first, all together.
 
-    Sources are open before the first batch, so that it is decided then; what was asked for by then stays.
+    Sources are open before the first batch, so that it is decided then; what was asked for by then stays. Where a sink
+    cannot have what the old texts have given, those that take their places do so at once.
     """
     job = session._job
     for name, declared in list(session._declared.items()):
@@ -181,7 +183,21 @@ def _fill_first(session: ResumedSession) -> None:
     texts = [session._declared[name].text for name in runs]
     if runs:
         _plan_again(session, {n: Text(n, q.cql, q.plan.query, None, q.emit_every, q.share) for n, q in runs.items()})
-        _before_first_batch(job, partial(_begin_changes, session, texts))
+        if _are_taken(job):
+            _before_first_batch(job, partial(_begin_changes, session, texts))
+        else:
+            _plan_again(session)
+
+
+def _are_taken(job: Job) -> bool:
+    """Whether sinks can have what they are due; gives it to them."""
+    try:
+        if not is_finished(job.manifest):
+            job.deliver(job.manifest)
+    except UntakenResults as error:
+        log.warning("%s: texts that are declared take the places of others at once", error.message)
+        return False
+    return True
 
 
 def to_be_filled(session: ResumedSession) -> dict[str, RunningQuery]:

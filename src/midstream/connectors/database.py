@@ -20,10 +20,12 @@ import pyarrow as pa
 from midstream.connectors.fitting import STOP, missing_columns, put_in
 from midstream.connectors.forms import TO, Form, instant_of, require_distinct_names
 from midstream.connectors.registry import TABLE, Option
-from midstream.connectors.sink import Delivery, raced, require_named
+from midstream.connectors.sink import Delivery, UntakenResults, raced, require_named
 from midstream.errors import JobError
 
 RECORD = "midstream_deliveries"
+INSTEAD = "midstream run JOB.toml --replace (session.query(..., replace=True)) puts another in its place"
+"""What helps where a table cannot have the results that a query has given."""
 WHOSE = "target = {0} AND history = {0} AND query = {0} AND identity = {0}"
 OTHERS = "target = {0} AND NOT (history = {0} AND query = {0})"
 
@@ -180,18 +182,19 @@ class Database(ABC):
         """What follows an INSERT to replace rows by their key; refuses rows that have one in common."""
         empty = next((name for name in self.key if table.column(name).null_count), None)
         if empty is not None:
-            raise JobError(
+            raise UntakenResults(
                 f"{self.name} cannot have a row whose key {empty} is null",
-                hint=f"leave such rows out (WHERE {empty} IS NOT NULL), or name a value for them (COALESCE)",
+                hint=f"leave such rows out (WHERE {empty} IS NOT NULL), or name a value for them (COALESCE): {INSTEAD}",
             )
         counts = table.group_by(self.key).aggregate([([], "count_all")])
         if counts.num_rows < table.num_rows:
             twice = next(row for row in counts.to_pylist() if row["count_all"] > 1)
             shown = ", ".join(f"{name} = {twice[name]!r}" for name in self.key)
-            raise JobError(
+            raise UntakenResults(
                 f"{self.name} cannot have two rows of the key {shown}",
                 detail="both are valid at the same instant",
-                hint="name in key all columns that tell rows apart, such as those of GROUP BY",
+                hint=f"give the query a text with one row of each key: {INSTEAD}; or write to another table, by a key "
+                "of all columns that tell rows apart, such as those of GROUP BY",
             )
         rest = [column(name) for name in table.column_names if name not in self.key]
         return f"ON CONFLICT ({_names(self.key)}) DO UPDATE SET " + ", ".join(f"{n} = excluded.{n}" for n in rest)

@@ -78,6 +78,10 @@ class Delivery:
         self.set_aside(self, refused, all_of_them)
 
 
+class UntakenResults(JobError):
+    """A target can have no results like these, however often it is given them."""
+
+
 class Sink(Protocol):
     """A target that knows what it has had.
 
