@@ -21,6 +21,7 @@ from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.interface.cli.app import app
 from midstream.interface.dashboard.access import Access
 from midstream.interface.dashboard.server import Dashboard
+from midstream.interface.trial_text import trial_text
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("x", pa.int64()), ("ts", pa.int64())])
 JOIN = "SELECT A.k, A.v, B.v AS w FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"
@@ -100,6 +101,20 @@ def test_a_job_file_is_tried_by_command(tmp_path):
     shown = CliRunner().invoke(app, command).stdout
     assert "5 batches with 50 rows on local threads" in shown and "snapshots differ first at" in shown
     assert "only before: {'k'" in shown and "too few rows came" in shown
+
+
+def test_a_trial_says_which_windows_lack_rows_that_are_not_kept(tmp_path):
+    session = worked(tmp_path)
+    changed = {"counts": COUNTS.replace("10", "120"), "other": "SELECT v FROM B [UNBOUNDED]"}
+    found = session.try_(changed, last=2)
+    few = session.try_({"counts": COUNTS.replace("10", "80")}, last=2)
+    session.stop()
+    kept_a, kept_b = (f"is not full at first: rows of stream {name} are kept for" for name in "AB")
+    assert found.short_windows["counts"] == [f"A [RANGE 120] {kept_a} 100 ticks"]
+    assert found.short_windows["other"] == [f"B [UNBOUNDED] {kept_b} 20 ticks"]
+    assert found.short_windows["join"] == [f"B [RANGE 20] {kept_b} 20 ticks"]
+    assert f"  A [RANGE 120] {kept_a} 100 ticks\n" in trial_text(found.to_json())
+    assert "counts" not in few.short_windows
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ class Trial:
     `forecasts` are by query, before and after; `ticks` is the stream time that the timed batches span, `since` the
     first instant of them: results are compared from then on, on the columns that both have. `factors` are by what the
     job's cost constants would have to be multiplied to say what operators took, if enough was seen to tell.
+    `short_windows` says, by query, which windows reach further back than rows are kept: on both sides they lack some.
     """
 
     batches: int
@@ -69,6 +70,7 @@ class Trial:
     constants: Constants
     factors: Factors | None
     on: str = "local"
+    short_windows: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def differences(self) -> dict[str, SnapshotComparison]:
@@ -95,6 +97,7 @@ class Trial:
                 for name, factor in (self.factors or {}).items()
             },
             "factors": None if self.factors is None else dict(self.factors),
+            "short_windows": {name: list(texts) for name, texts in self.short_windows.items()},
             "differences": {
                 name: {
                     "equal": bool(found),

@@ -20,7 +20,7 @@ import pyarrow as pa
 from midstream.adaptation.cost_corrections import fitted
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.statistics import UNKNOWN
-from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, ticks
+from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, length, ticks
 from midstream.checkpoint.manifest import REPLACED, Manifest
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
@@ -107,7 +107,8 @@ class Trying:
         before = TriedJob(self._queries(manifest), self.job.state.slots, now)
         queries = {**before.queries, **self._changed(before, change)}
         after = TriedJob(queries, change.slots or before.slots, {**now, **change.settings})
-        rows = self._rows(manifest, [*before.queries.values(), *after.queries.values()])
+        kept = self._kept(manifest, [*before.queries.values(), *after.queries.values()])
+        rows = {name: self._read(manifest, self.catalog.streams[name], *one) for name, one in kept.items()}
         ends = self._ends(manifest, rows, last)
         cut = [_between(rows, self.catalog, since, until) for since, until in zip([None, *ends], ends, strict=False)]
         batches = TrialBatches(
@@ -129,6 +130,7 @@ class Trying:
             constants,
             fitted([*old.handled, *new.handled], constants),
             self.run.on,
+            _short_windows([before, after], kept, ends),
         )
         if change.correct and found.factors is not None:
             self.job.apply(CostsCorrected(found.factors))
@@ -166,10 +168,10 @@ class Trying:
             found[name] = adding.query(f"{name}_tried", text, relation, plan, every, share=False)
         return found
 
-    def _rows(self, manifest: Manifest, queries: Sequence[RunningQuery]) -> dict[str, pa.Table]:
-        """The rows of all streams that queries read, as far back as one of them keeps them all."""
+    def _kept(self, manifest: Manifest, queries: Sequence[RunningQuery]) -> dict[str, tuple[str, int, KeptRows]]:
+        """What is kept of all streams that queries read, by which query and fragment: the longest that has all rows."""
         wanted = [source for query in queries for source in wanted_of(query)]
-        found: dict[str, pa.Table] = {}
+        found: dict[str, tuple[str, int, KeptRows]] = {}
         for stream in sorted({source.source.stream.name for source in wanted}):
             asked = [w for w in wanted if w.source.stream.name == stream]
             nulls = manifest.streams.nulls.get(stream, ())
@@ -184,8 +186,7 @@ class Trying:
                     f"recent rows of stream {stream} are not kept with all that the queries read",
                     hint='keep them from now on: retain = "1 hour" of the stream, or a query SELECT KEEP * FROM it',
                 )
-            longest = max(kept, key=lambda k: float("inf") if k[2].longest is None else k[2].longest)
-            found[stream] = self._read(manifest, self.catalog.streams[stream], *longest)
+            found[stream] = max(kept, key=lambda k: float("inf") if k[2].longest is None else k[2].longest)
         return found
 
     def _read(
@@ -244,6 +245,21 @@ class Trying:
 
         own = {name: forecast(name, query) for name, query in before.queries.items()}
         return {name: (own.get(name), forecast(name, query)) for name, query in after.queries.items()}
+
+
+def _short_windows(
+    sides: Sequence[TriedJob], kept: Mapping[str, tuple[str, int, KeptRows]], ends: Sequence[int]
+) -> dict[str, list[str]]:
+    """The windows of queries that reach further back, from the first instant that is timed, than rows are kept."""
+    found: dict[str, dict[str, None]] = {}
+    for name, query in (item for side in sides for item in side.queries.items()):
+        for source in (wanted.source for wanted in wanted_of(query)):
+            rows = kept[source.stream.name][2].longest
+            if rows is not None and (source.longest is None or ends[0] + 1 - source.longest < ends[-1] - rows):
+                window, lasts = source.label.removeprefix("Source "), length(rows - 1, query.plan.domain)
+                text = f"{window} is not full at first: rows of stream {source.stream.name} are kept for {lasts}"
+                found.setdefault(name, {})[text] = None
+    return {name: list(texts) for name, texts in found.items()}
 
 
 def _ticks(table: pa.Table, stream: StreamDeclaration) -> Any:

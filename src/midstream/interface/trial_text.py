@@ -31,6 +31,8 @@ def _query_lines(found: Record, name: str) -> Iterator[str]:
     if old is None or old["plan"] != new["plan"]:
         yield f"  by {new['plan'] or 'its only plan'}" + ("" if old is None else f" instead of {old['plan']}")
 
+    yield from (f"  {text}" for text in found["short_windows"].get(name, ()))
+
     def line(title: str, of: Callable[[Record], float], shown: Callable[[Any], str]) -> str:
         return _line(title, None if old is None else of(old), of(new), shown)
 
