@@ -69,7 +69,8 @@ class Overs:
 
     def add(self, node: exp.Anonymous, name: str, inner: Callable[[], ValueBinder]) -> Column:
         """The column that holds the values of a call; `first_value(x, TRUE)` is `first_value(x) IGNORE NULLS`."""
-        if SAME.get(name, name) in SAME.values() and isinstance(node.expressions[-1], exp.Boolean):
+        flags = [last for last in node.expressions[-1:] if isinstance(last, exp.Boolean)]
+        if flags and SAME.get(name, name) in SAME.values():
             node = node.copy()
             node.set("ignore_nulls", node.expressions.pop().this)
         window = self._window(node.args["over"])
