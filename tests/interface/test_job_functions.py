@@ -135,7 +135,7 @@ def test_a_column_that_has_a_parameters_name_does_not_change_what_sql_means() ->
         ("v + 1 AS y", "SELECT f(v) AS x FROM S", "function f cannot be read"),
         ("v + missing", "SELECT f(v) AS x FROM S", "unknown column missing"),
         ("f(v)", "SELECT f(v) AS x FROM S", "nests deeper"),
-        ("v + 1", "SELECT f(v, 1) AS x FROM S", "takes 1 arguments, not 2"),
+        ("v + 1", "SELECT f(v, 1) AS x FROM S", "takes 1 argument, not 2"),
     ],
 )
 def test_sql_that_cannot_be_put_in_place_is_refused(sql: str, query: str, message: str) -> None:

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.algebra.functions import FIELDS
 from midstream.algebra.list_functions import LIST_FUNCTIONS
-from midstream.algebra.time import UNITS
+from midstream.algebra.time import UNITS, plural
 from midstream.language.grammar import MOST_EXPANDED, NAMES, NOTHING
 from midstream.language.nodes import Duration, Node, TypeName, at, with_arguments
 from midstream.language.operator_tables import ESCAPES
@@ -73,7 +73,7 @@ class CallGrammar(OverGrammar):
         if any(call.args.get(key) for key in ("distinct", "order", "filter", "within", "over")):
             self.fail(f"{token.text} is a macro: it takes no DISTINCT, FILTER, ORDER BY or OVER", token)
         if len(call.expressions) != len(macro.expressions):
-            takes = f"takes {len(macro.expressions)} arguments, not {len(call.expressions)}"
+            takes = f"takes {plural(len(macro.expressions), 'argument')}, not {len(call.expressions)}"
             self.fail(f"{token.text} {takes}", token)
         self._require_outside(macro.this, call.expressions, token)
         made = with_arguments(macro.this, [name.name for name in macro.expressions], call.expressions)

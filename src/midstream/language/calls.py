@@ -15,7 +15,7 @@ from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.formats import FORMATTED, directives
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, UNIT_FIRST, UNWRITTEN
 from midstream.algebra.over import ONLY_OVER
-from midstream.algebra.time import UNITS
+from midstream.algebra.time import UNITS, plural
 from midstream.algebra.type_names import TYPES
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
@@ -76,7 +76,8 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
 def _in_place(binder: ValueBinder, function: SqlFunction, node: exp.Anonymous) -> Node:
     """What a function of SQL stands for, with a call's arguments in place of its parameters."""
     if len(node.expressions) != len(function.parameters):
-        message = f"{function.name} takes {len(function.parameters)} arguments, not {len(node.expressions)}"
+        takes = plural(len(function.parameters), "argument")
+        message = f"{function.name} takes {takes}, not {len(node.expressions)}"
         raise binder.binding.error(message, node)
     try:
         body = read_value(function.sql)
@@ -120,7 +121,7 @@ def _built_in(binder: ValueBinder, name: str, node: exp.Anonymous) -> Expression
     nodes = list(node.expressions)
     if name in UNIT_FIRST and nodes:
         nodes[0] = _spelled(nodes[0])
-    if name in ("generate_series", "range") and (count := months(nodes[-1])) is not None:
+    if name in ("generate_series", "range") and nodes and (count := months(nodes[-1])) is not None:
         name, nodes[-1] = f"{name}_by_months", exp.Literal.number(count)
     arguments = [binder.bind(a) for a in nodes]
     if name == "date_trunc" and arguments:

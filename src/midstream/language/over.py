@@ -31,6 +31,7 @@ from midstream.algebra.over import (
     OrderKey,
 )
 from midstream.algebra.plan import Over, Project, Relation, is_raw
+from midstream.algebra.time import plural
 from midstream.algebra.types import INTEGER, TEXT, common_type, show_type
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
@@ -174,8 +175,8 @@ class Overs:
         least = 0 if name in RANKINGS - NUMBERED else 1 if name in NEIGHBOURS else 2 if name == "nth_value" else 1
         most = 3 if name in NEIGHBOURS else least
         if not least <= len(nodes) <= most or any(isinstance(n, exp.Star) for n in nodes):
-            takes = f"{least}" if least == most else f"{least} to {most}"
-            raise self.binding.error(f"{name} takes {takes} arguments, not {len(nodes)}", node)
+            takes = plural(least, "argument") if least == most else f"{least} to {most} arguments"
+            raise self.binding.error(f"{name} takes {takes}, not {len(nodes)}", node)
         if node.args.get("distinct") or node.args.get("filter") is not None:
             raise self.binding.error(f"{name} takes neither DISTINCT nor FILTER", node)
         if node.args.get("order"):

@@ -115,8 +115,9 @@ class ScalarBinder:
         """A function that another engine computes, which casts its arguments itself."""
         marked = map(self.binding.marked, arguments) if function in HOLD_JSON else arguments
         given = tuple(coerce(a, plain(a.type)) for a in marked)
-        if function == "field" and isinstance(given[1], Literal) and not kind.is_string(of := given[0].type):
-            name, known = str(given[1].value), [field.name for field in of] if kind.is_struct(of) else []
+        named = given[1] if function == "field" and len(given) > 1 else None
+        if isinstance(named, Literal) and not kind.is_string(of := given[0].type):
+            name, known = str(named.value), [field.name for field in of] if kind.is_struct(of) else []
             if name.casefold() not in map(str.casefold, known):
                 hint = nearest(name, known, "fields") if known else None
                 raise self.binding.error(f"{show_type(of)} has no field {name}", node, hint=hint)
