@@ -85,6 +85,7 @@ COLUMNS = {
     "dates": pa.array((np.arange(300) + 19_000).astype("datetime64[D]")),
     "booleans": pa.array([True, False] * 150),
     "lists": pa.array([[i] for i in range(300)]),
+    "dictionaries": pa.array(["a", "b", "c"] * 100).dictionary_encode(),
 }
 
 

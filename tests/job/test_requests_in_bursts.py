@@ -67,7 +67,7 @@ def batches(rng: Random) -> Iterator[dict[str, list[dict[str, int]]]]:
         yield {n: [{"k": rng.randrange(4), "v": rng.randrange(300), "ts": ts} for ts in of] for n, of in times.items()}
 
 
-@pytest.mark.parametrize("seed", [211, 213, *always(6, range(200))])
+@pytest.mark.parametrize("seed", [125, 179, *always(6, range(120))])
 def test_requests_that_come_between_two_batches_agree_with_one_another(seed: int, tmp_path: Path) -> None:
     rng = Random(seed)
     session = CheckpointSession(None, checkpoint=str(tmp_path), on="local", slots=rng.choice([1, 2, 3]))

@@ -46,9 +46,10 @@ Rule = Callable[[Types], Signature]
 
 def refuse(function: str, types: Types, hint: str | None = None) -> QueryError:
     """The refusal of some argument types, by name."""
-    shown = ", ".join(map(show_type, types)) or "nothing"
+    shown = ", ".join(map(show_type, types))
     operator = not function.isidentifier()
-    message = f"cannot apply {function} to {shown}" if operator else f"{function} does not take {shown}"
+    taken = f"{function} does not take {shown}" if types else f"{function} needs an argument"
+    message = f"cannot apply {function} to {shown}" if operator else taken
     return QueryError(message, hint=hint)
 
 

@@ -248,7 +248,7 @@ def _new(states: Mapping[StateKey, Sequence[Segment]]) -> Iterator[tuple[StateKe
 def _stream(segment: Segment) -> list[Data]:
     """A segment as an Arrow stream, in pieces."""
     batch = packed(segment) if segment.numbered and len(segment) >= LEAST_PACKED else segment.to_batch()
-    if any(kind.num_fields or kind.id == pa.lib.Type_DICTIONARY for kind in batch.schema.types):
+    if any(kind.num_fields or pa.types.is_dictionary(kind) for kind in batch.schema.types):  # dictionaries come apart
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)

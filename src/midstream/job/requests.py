@@ -30,12 +30,6 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 5.0
 """After how many seconds a driver looks again for requests that another one has left behind."""
 
-MAY_BE_OURS = (
-    *(InputError, QueryError, MigrationError, InternalError),
-    *(LookupError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError),
-)
-"""What a batch fails with because of a plan or a text that has come with it."""
-
 Handler = Callable[[Request], Any]
 
 
@@ -155,7 +149,7 @@ class Requests:
 
         Storage that refuses and processes that die are no fault of theirs: these requests stay.
         """
-        if not isinstance(error, MAY_BE_OURS):
+        if not isinstance(error, (InputError, QueryError, MigrationError, InternalError)):
             return
         reason = refusal(JobError("the batch that it came with failed", detail=str(error)))
         for number, record in list(self.news.items()):

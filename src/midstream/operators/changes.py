@@ -18,7 +18,7 @@ import pyarrow as pa
 from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import Hop
 from midstream.errors import QueryError
-from midstream.operators.elements import Elements, Hashes, Indices, Ticks, concatenate
+from midstream.operators.elements import Elements, Indices, Ticks, concatenate
 from midstream.operators.hashing import hash_columns
 from midstream.operators.hops import pieces
 from midstream.operators.join import chunks
@@ -34,8 +34,6 @@ ELEMENTS_AT_ONCE = 50_000_000
 INSTANT_BYTES = 64
 """What an element of one instant takes, about."""
 
-NO_HASHES: Hashes = np.empty(0, np.uint64)
-
 SAMPLES = 1_000
 """How many instants of a segment are looked at to cut a slice into parts."""
 
@@ -50,10 +48,6 @@ class ChangesOperator(SliceOperator):
     @property
     def needed_after(self) -> int:
         return max(self.done - 1, BEGINNING)
-
-    def hashes(self, port: int, batch: Elements) -> Hashes:
-        # Those of rows that are kept for others only number them, as their state does.
-        return NO_HASHES if self.kind == "keep" else super().hashes(port, batch)
 
     def forget(self, end: int) -> None:
         # What ends exactly at the slice's end has yet to leave.

@@ -37,7 +37,7 @@ ENDED = "ended"
 """What the history says of a verification whose streams ended before the rehearsed migration did."""
 
 KEPT = {DIFFERS: "", FAILED: "", ENDED: "the streams have ended", "cancelled": "it is in quarantine"}
-"""Why a query keeps its text, by how a batch ended the other one, where that says no more."""
+"""Why a query keeps its text, by how the other text ended; nothing where the comparison says why."""
 
 Queries = MutableMapping[str, RunningQuery]
 
